@@ -90,7 +90,7 @@ mod tests {
         assert!(read(&mut huge.as_slice(), &Limits::default()).await.is_err());
     }
 
-    /// The stream goes on without further bytes, so that a reader who waits for what is announced waits for ever.
+    /// The stream stays open without further bytes, so that a reader of the announced length would wait for ever.
     #[tokio::test(start_paused = true)]
     async fn bytes_that_are_no_header_are_refused_at_once() {
         let check = async |head: [u8; 16], is_tls: bool| {

@@ -1,8 +1,8 @@
-//! The arrows between crates, as ARCHITECTURE.md draws them, against the manifests and `Cargo.lock`.
+//! Compares the arrows between crates in ARCHITECTURE.md with the manifests and `Cargo.lock`.
 //!
-//! Three tables of that file are read: who may use whom (crates of this workspace, direct and not for tests only), what a
-//! crate must not reach through any chain of dependencies, and who may use certain crates from outside. Direct dependencies come from `cargo metadata
-//! --no-deps`, which needs no network and no downloaded crates; chains come from `Cargo.lock`.
+//! The test reads three tables of that file: the direct dependencies of crates of this workspace (without those for tests), the crates that
+//! a crate must not reach through any chain of dependencies, and the crates that may use certain external crates. Direct dependencies come
+//! from `cargo metadata --no-deps`, which needs no network and no downloaded crates; chains come from `Cargo.lock`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,13 +10,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Prefix of all crates of this workspace; the tables leave it out in the column of targets.
+/// The prefix of all crates of this workspace; the tables omit it in the column of targets.
 const PREFIX: &str = "handfast-";
 
 /// The crate that nothing may use, not even for tests.
 const PROGRAM: &str = "handfast-cli";
 
-/// A crate of the workspace with the names of what it depends on directly.
+/// A crate of the workspace with the names of its direct dependencies.
 #[derive(Debug, Default)]
 struct Member {
     normal: BTreeSet<String>,
@@ -25,13 +25,13 @@ struct Member {
 
 type Members = BTreeMap<String, Member>;
 
-/// The chains: every package of `Cargo.lock` with its dependencies, versions left out.
+/// Every package of `Cargo.lock` with its dependencies, without versions.
 type Lock = BTreeMap<String, BTreeSet<String>>;
 
-/// Crates from outside, each with the members that may depend on it directly.
+/// Each external crate with the members that may depend on it directly.
 type Direct = BTreeMap<String, BTreeSet<String>>;
 
-/// `from` never reaches `targets`, chains through `except` apart.
+/// The rule that `from` never reaches `targets`, except through `except`.
 struct Never {
     from: String,
     targets: BTreeSet<String>,
@@ -108,7 +108,7 @@ fn check_direct(direct: &Direct, members: &Members) -> Vec<String> {
     offences
 }
 
-/// The first chain from a crate to something its rule forbids.
+/// Returns the first chain from a crate to a crate that its rule forbids.
 fn chain_to(rule: &Never, member: &Member, members: &Members, lock: &Lock) -> Option<Vec<String>> {
     let mut pending: Vec<Vec<String>> =
         member.normal.iter().map(|target| vec![rule.from.clone(), target.clone()]).collect();
@@ -121,7 +121,7 @@ fn chain_to(rule: &Never, member: &Member, members: &Members, lock: &Lock) -> Op
         if rule.except.contains(last) || !seen.insert(last.clone()) {
             continue;
         }
-        // Cargo.lock mixes a member's dependencies for tests with the others: take the manifest's word for members.
+        // For members it uses the manifest, as `Cargo.lock` does not distinguish a member's dependencies for tests.
         let next = members.get(last).map(|member| &member.normal).or_else(|| lock.get(last));
         for target in next.into_iter().flatten() {
             pending.push(chain.iter().chain([target]).cloned().collect());
@@ -155,14 +155,14 @@ fn parse_lock(text: &str) -> Result<Lock> {
         let targets = packages.entry(name.to_owned()).or_default();
         for dependency in package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten() {
             let dependency = dependency.as_str().context("dependency")?;
-            // "name" or "name version"; versions are merged, which can only make chains longer.
+            // A dependency is written as "name" or "name version"; versions are merged, which can only make chains longer.
             targets.insert(dependency.split(' ').next().unwrap_or(dependency).to_owned());
         }
     }
     Ok(packages)
 }
 
-/// The rows between two markers, cells trimmed, head and rule left out.
+/// Returns the rows between two markers, with trimmed cells, without the header and the rule.
 fn table_rows(text: &str, marker: &str) -> Result<Vec<Vec<String>>> {
     let (_, rest) = text.split_once(&format!("<!-- {marker}: begin -->")).context("begin of the table")?;
     let (table, _) = rest.split_once(&format!("<!-- {marker}: end -->")).context("end of the table")?;
@@ -287,7 +287,7 @@ dependencies = ["getrandom 0.3.1"]
 
     #[test]
     fn on_made_up_manifests() {
-        // What the tables allow, dependencies for tests and the one exception included.
+        // The tables allow these arrows, including dependencies for tests and the one exception.
         check(
             &[
                 ("handfast-mql", "bson", None),
@@ -299,32 +299,32 @@ dependencies = ["getrandom 0.3.1"]
             ],
             &[],
         );
-        // An arrow upwards.
+        // The arrow points upwards.
         check(&[("handfast-mql", "handfast-store", None)], &["handfast-mql -> handfast-store is not in the table"]);
-        // The same arrow in a build script.
+        // The arrow is a dependency of a build script.
         check(
             &[("handfast-mql", "handfast-store", Some("build"))],
             &["handfast-mql -> handfast-store is not in the table"],
         );
-        // The program, even for tests only.
+        // No crate may use the program, not even for tests.
         check(
             &[("handfast-store", "handfast-cli", Some("dev"))],
             &["handfast-store -> handfast-cli: nothing may use the program"],
         );
-        // A chain through a crate from outside.
+        // A chain goes through an external crate.
         check(
             &[("handfast-mql", "helper", None)],
             &["handfast-mql reaches what it never may: handfast-mql -> helper -> tokio"],
         );
-        // Randomness is excused through bson alone.
+        // Only a chain through bson may reach a source of randomness.
         check(
             &[("handfast-mql", "proptest", None)],
             &["handfast-mql reaches what it never may: handfast-mql -> proptest -> getrandom"],
         );
-        // Chance from outside, by who may not, and in tests.
+        // A member depends on an external crate that it may not use directly, also for tests.
         check(&[("handfast-mql", "dice", None)], &["handfast-mql -> dice: it has no row for that"]);
         check(&[("handfast-store", "coins", Some("dev"))], &["handfast-store -> coins: it has no row for that"]);
-        // A direct one.
+        // The forbidden crate is a direct dependency.
         check(
             &[("handfast-store", "fjall", None)],
             &["handfast-store reaches what it never may: handfast-store -> fjall"],

@@ -51,7 +51,7 @@ fn dead_links_are_found() {
     assert_eq!(found, [PathBuf::from("/r/docs/x.md"), PathBuf::from("/r/crates/nowhere")]);
 }
 
-/// Names that no type may have: each is a private coinage where a term of the field exists.
+/// Names that no type may have: each is a private term where the field has its own.
 const COINAGES: [&str; 15] = [
     "Doubts", "Ending", "Fate", "Going", "Images", "InTurn", "Judging", "Long", "Own", "Place", "Room", "Taken",
     "Through", "Told", "Whole",

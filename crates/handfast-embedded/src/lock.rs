@@ -57,7 +57,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let lock = DirectoryLock::take(directory.path(), &path).unwrap();
-        // As in a process that was forked and has not called exec yet.
+        // A process that was forked and has not called exec yet has inherited the lock.
         let inherited = lock.file.try_clone().unwrap();
         assert!(matches!(DirectoryLock::take(directory.path(), &path), Err(Error::InUse { .. })));
         drop(lock);

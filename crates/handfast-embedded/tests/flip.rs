@@ -202,7 +202,7 @@ async fn a_flip_in_any_byte_of_the_journal_is_reported_at_open() {
     fs::OpenOptions::new().write(true).open(&journal).unwrap().set_len(end as u64).unwrap();
     let expected: Vec<_> = (0..5).map(document).collect();
     assert_eq!(ask(original.path(), &expected).await, Answer::Right);
-    // All bytes in a long run.
+    // The flips are spread over all bytes, or hit each one in a long run.
     for offset in (0..end).step_by(end.div_ceil(flips() as usize).max(1)) {
         let damaged = flipped(original.path(), &journal, offset, (offset % 8) as u8);
         assert_eq!(ask(damaged.path(), &expected).await, Answer::ReportedAtOpen, "byte {offset} of {end}");

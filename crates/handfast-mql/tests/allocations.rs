@@ -1,9 +1,9 @@
-//! Costs that must not creep in: allocations per document, counted by an allocator of the test's own.
+//! Allocations per document, which must not increase, counted by an allocator of the test's own.
 
 use bson::{DateTime, RawDocumentBuf, Timestamp, oid::ObjectId, rawdoc};
 use handfast_mql::{CompileOptions, Context, Filter};
 
-/// 19.99
+/// Returns 19.99.
 fn decimal() -> bson::Decimal128 {
     handfast_mql::Decimal::new(false, 1999, -2).encode()
 }
@@ -46,7 +46,8 @@ fn matching_allocates_nothing() {
     }
 }
 
-/// An engine for patterns keeps scratch space between searches; once it has it, a search takes no more.
+/// An engine for patterns keeps scratch space between searches; after the first search it allocates no
+/// more.
 #[test]
 fn regular_expressions_allocate_once() {
     let document = document();
@@ -75,7 +76,7 @@ fn encoding_a_key_does_not_reallocate() {
     assert_eq!(counted.count_total, 0);
 }
 
-/// The counter counts: a test that cannot fail would be none.
+/// Shows that the counter counts, so that the tests can fail.
 #[test]
 fn the_counter_sees_an_allocation() {
     let counted = allocation_counter::measure(|| drop(document()));

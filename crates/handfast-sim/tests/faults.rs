@@ -93,7 +93,7 @@ impl Machine {
         *process = loop {
             copy(&from, &to).unwrap();
             match start_process(self.disk.path(), next, self.isolation, self.mutant, self.seed).await {
-                // It still writes what it has acknowledged, so the files of the copy were of different moments.
+                // The store still writes acknowledged data, so the files of the copy were of different moments.
                 Err(handfast_embedded::Error::Damaged { .. }) if self.mutant == Mutant::Unsynced => {
                     std::fs::remove_dir_all(&to).unwrap();
                 }
@@ -227,7 +227,7 @@ async fn wrong_clients_and_stores_are_caught() {
     for (mutant, kind, name) in caught {
         let first = first_seed();
         let mut found = Vec::new();
-        // Whether the one commit that shows it meets the fault, the scheduler decides: a run may miss it.
+        // The scheduler decides whether the one commit that shows the defect meets the fault: a run may miss it.
         for seed in first..first + RUNS_OF_A_MUTANT {
             let (_machine, outcome) = run_judged(mutant, kind, Isolation::Snapshot, seed).await;
             let kinds = outcome.verdict.report.kinds();

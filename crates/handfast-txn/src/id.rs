@@ -128,7 +128,7 @@ mod tests {
         }
         let id = TransactionId::made(0x3fa1_62c0_77d2_0b10, CommitTimestamp(1234));
         assert_eq!(id.to_string(), "3fa162c077d28b1080000000000004d2:1");
-        // One that is random, as those of drivers are.
+        // A driver's id is random.
         let of_a_driver: TransactionId = "00112233445546778899aabbccddeeff:7".parse().unwrap();
         assert_eq!(of_a_driver.snapshot(), None);
     }

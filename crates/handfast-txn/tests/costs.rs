@@ -1,4 +1,4 @@
-//! Transactions on the embedded store cost a fixed number of batches and syncs, however fast the machine is.
+//! Transactions on the embedded store take a fixed number of batches and syncs, however fast the machine is.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -7,7 +7,7 @@ use handfast_embedded::{Costs, EmbeddedStore, Options};
 use handfast_store::{DocumentStore, Insert, Namespace, Sources, StoreExt, Update, UpdateSpec, UpdateStatement};
 use handfast_txn::{Database, Error};
 
-/// Clients at once.
+/// The number of concurrent clients.
 const CLIENTS: i32 = 64;
 
 fn accounts() -> Namespace {
@@ -20,7 +20,7 @@ async fn open() -> (tempfile::TempDir, EmbeddedStore, Database) {
     let database = Database::local(store.clone(), Sources::seeded(2));
     let documents = (0..2 * CLIENTS).map(|id| rawdoc! { "_id": id, "balance": 100 }).collect();
     database.insert(Insert::new(accounts(), documents)).await.unwrap();
-    // The first transaction makes the collection of the records.
+    // The first transaction creates the collection of the records.
     transfer(&database, 0, 1).await;
     (directory, store, database)
 }
@@ -72,7 +72,8 @@ async fn a_commit_reads_nothing_again_whatever_it_writes() {
     assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1, ..Costs::default() });
 }
 
-/// Nor does one of as many documents as a batch of the view counters has: while the committer reads, all other writes wait.
+/// A commit of as many documents as a batch of the view counters has reads nothing either: while the committer reads, all other writes
+/// wait.
 #[tokio::test]
 async fn a_commit_of_a_thousand_documents_reads_nothing_again() {
     let (_directory, store, database) = open().await;
@@ -124,7 +125,7 @@ async fn transfers_at_once_share_syncs() {
     }
     let costs = since(&store, before);
     assert_eq!(costs.operations, u64::try_from(CLIENTS).unwrap());
-    // Of two documents that share a place in the table of recent changes one is looked at in vain, if both change at the same time.
+    // If two documents share a slot of the table of recent changes, and both change at the same time, one of them is read in vain.
     assert!(costs.reads <= 8, "{costs:?}");
     assert!(costs.syncs < costs.operations, "no two of {CLIENTS} transfers shared a sync: {costs:?}");
 }

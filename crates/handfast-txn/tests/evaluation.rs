@@ -1,4 +1,5 @@
-//! Expressions that take for ever, inside of a transaction: they hold up nobody, and end when nobody waits any more.
+//! Expressions that take very long, inside of a transaction: they delay no other request, and end when no caller
+//! waits any more.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -15,7 +16,7 @@ fn items() -> Namespace {
     Namespace::new("d", "items").unwrap()
 }
 
-/// Long enough to be noticed, and not so long that a build without the bound never ends.
+/// A time that is long enough to notice, and so short that a build without the bound ends.
 const ENDLESS_AT_LEAST: Duration = Duration::from_secs(5);
 
 fn endless() -> RawDocumentBuf {
@@ -28,7 +29,7 @@ fn endless_change() -> UpdateSpec {
     UpdateSpec::Pipeline(vec![rawdoc! { "$set": { "x": endless() } }])
 }
 
-/// A transaction that has written to the collection, and a request of it that takes for ever.
+/// Makes a request that takes very long, in a transaction that has written to the collection.
 async fn run(tx: Transaction, what: &str) {
     let endless_match = rawdoc! { "$expr": { "$gt": [endless(), 0] } };
     let missing = rawdoc! { "_id": "missing" };
@@ -87,13 +88,13 @@ async fn an_endless_request_delays_no_other_and_ends_when_it_is_cancelled() {
         let began = SystemClock::new();
         let given_up = tokio::time::timeout(Duration::from_millis(50), run(tx.clone(), what)).await;
         assert!(given_up.is_err() && began.elapsed() < ENDLESS_AT_LEAST, "{what}: {:?}", began.elapsed());
-        // The runtime has one thread for all: it is free.
+        // The only thread of the runtime is free.
         tx.abort();
     }
     assert_eq!(database.counts().open(), 0);
 }
 
-/// A find by `_id` looks at that document alone, whatever else the transaction has written.
+/// A find by `_id` reads that document alone, whatever else the transaction has written.
 #[tokio::test]
 async fn many_writes_by_id_do_not_look_at_each_other() {
     let database = Database::local(handfast_store::MemoryStore::new(Sources::seeded(1)), Sources::seeded(2));
@@ -106,7 +107,7 @@ async fn many_writes_by_id_do_not_look_at_each_other() {
         let changed = tx.update_one(&items(), rawdoc! { "_id": id }, rawdoc! { "$inc": { "n": 1 } }).await.unwrap();
         assert_eq!(changed.modified, 1);
     }
-    // Some ten microseconds each; looking at all others, a thousand times that.
+    // Each find takes some ten microseconds; one that read all others would take a thousand times as long.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     let ids = RawBson::Array(bson::RawArrayBuf::from_iter([7, 3, 7, count + 1]));
     let found = tx.find_all(Find::new(items(), rawdoc! { "_id": { "$in": ids } })).await.unwrap();

@@ -1,5 +1,5 @@
-//! A transaction that is held open, while others write the same document again and again: what that may cost on the disk
-//! and in memory.
+//! A transaction stays open, while others write the same document again and again: it may take a bounded amount of disk space
+//! and of memory.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -12,7 +12,7 @@ use handfast_store::{DocumentStore, Durability, Namespace, Sources, StoreExt, Up
 use handfast_txn::{Database, Error};
 
 const MIB: u64 = 1024 * 1024;
-/// The number of writes of one document: together they have more bytes than all the bounds.
+/// The number of writes of one document: together they have more bytes than both bounds.
 const WRITES: u64 = 4_000;
 const DOCUMENT_BYTES: usize = 64 * 1024;
 /// The most bytes of data files, those that wait to be merged included.
@@ -30,9 +30,9 @@ fn bytes_of(directory: &Path) -> u64 {
     entries
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => bytes_of(&entry.path()),
-            // A journal file is laid out long before it is full, so its blocks on the disk count.
+            // A journal file is allocated long before it is full, so its blocks on the disk count.
             Ok(metadata) => std::os::unix::fs::MetadataExt::blocks(&metadata) * 512,
-            // It was removed meanwhile.
+            // The file was removed meanwhile.
             Err(_) => 0,
         })
         .sum()
@@ -82,7 +82,7 @@ async fn a_transaction_held_open_costs_no_more_than_the_bound() {
     assert!(most < JOURNAL_BYTES_MIN + FILES_BYTES_MAX, "{most} bytes on the disk");
     assert!(most_resident < RESIDENT_BYTES_MAX, "{most_resident} bytes in memory");
 
-    // It was ended, as it kept too much: it learns so, and whoever begins anew reads on.
+    // The store ended the transaction, which kept too much: it gets an error, and a new transaction can read.
     let error = held.find_one(&namespace(), rawdoc! { "_id": 1 }).await.unwrap_err();
     assert_eq!(error.code(), Code::SnapshotTooOld);
     assert!(matches!(held.commit().await, Err(Error::Conflict(_))));

@@ -1,4 +1,4 @@
-//! Typed collections: what a document becomes by being written as a value.
+//! Typed collections: the stored documents of values.
 #![allow(clippy::unwrap_used)]
 
 use handfast::Code;
@@ -26,19 +26,19 @@ async fn a_replaced_document_is_the_new_one_and_nothing_of_the_old() {
     let (delft, aarhus) = (city("Delft", 106_000, Some("Ida")), city("Aarhus", 290_000, None));
     cities.insert_one(&delft).await.unwrap();
     cities.insert_one(&aarhus).await.unwrap();
-    // A field that the new value has not is gone.
+    // A field that the new value lacks is removed.
     let later = city("Delft", 107_000, None);
     assert!(cities.replace_one(rawdoc! { "mayor": "Ida" }, &later).await.unwrap());
     assert_eq!(cities.find_one(rawdoc! { "_id": "Delft" }).await.unwrap(), Some(later.clone()));
     let namespace = Namespace::new("atlas", "cities").unwrap();
     let stored = database.find_one(&namespace, rawdoc! { "_id": "Delft" }).await.unwrap();
     assert_eq!(stored, Some(rawdoc! { "_id": "Delft", "people": 107_000_i64 }));
-    // None matches: nothing is written, not even anew.
+    // No document matches: nothing is written or inserted.
     assert!(!cities.replace_one(rawdoc! { "mayor": "Ida" }, &city("Ribe", 8_000, None)).await.unwrap());
     assert_eq!(cities.count(rawdoc! {}).await.unwrap(), 2);
-    // The same value once more matches.
+    // A replacement with an equal value matches.
     assert!(cities.replace_one(rawdoc! { "_id": "Delft" }, &later).await.unwrap());
-    // Of several that match, one is replaced; a document keeps its `_id`.
+    // Of several matching documents one is replaced; a document keeps its `_id`.
     let error = cities.replace_one(rawdoc! { "_id": "Delft" }, &city("Ribe", 8_000, None)).await.unwrap_err();
     assert_eq!(error.code(), Code(66), "{error}");
     assert_eq!(cities.find_one(rawdoc! { "_id": "Delft" }).await.unwrap(), Some(later));

@@ -1,4 +1,5 @@
-//! The library on a server, which stands in for one without transactions: none of its own are used.
+//! The library on a server, which stands in for a server without transactions: the library does not
+//! use the server's own.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -24,7 +25,8 @@ struct TestServer {
 
 impl TestServer {
     async fn start() -> Self {
-        // Its clock is looked at: it must not be far from that of whoever connects.
+        // The server's clock is the machine's, because a client refuses a server whose clock
+        // differs much from its own.
         let sources = Sources::system().expect("randomness");
         let behind = handfast_txn::Database::local(MemoryStore::new(sources.clone()), sources);
         let listen = Address::Tcp("127.0.0.1:0".parse().expect("an address"));
@@ -47,7 +49,7 @@ impl Drop for TestServer {
 async fn the_example_runs_on_a_server() {
     let server = TestServer::start().await;
     example::run(&server.uri).await.expect("the example");
-    // A second time, on what the first has left.
+    // The second run finds the documents of the first one.
     example::run(&server.uri).await.expect("the example again");
 }
 

@@ -1,4 +1,4 @@
-//! The examples are run as they stand.
+//! The examples are run unchanged.
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "examples are read, and run by hand")]
 
 macro_rules! examples {

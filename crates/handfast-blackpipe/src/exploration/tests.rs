@@ -15,7 +15,8 @@ use crate::{Fault, Result};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A server whose only data is a list of payments. A payment with a number that it knows is not added.
+/// A server whose only data is a list of payments. It does not add a payment whose number it has
+/// already.
 struct Payments {
     numbers: Arc<Mutex<Vec<i32>>>,
     _tasks: JoinSet<()>,
@@ -76,7 +77,7 @@ async fn succeeds(uri: &str, command: &RawDocumentBuf) -> bool {
     reply.body.get_f64("ok").is_ok_and(|ok| ok == 1.0)
 }
 
-/// Sends a payment until it succeeds. With the number 0 it has none.
+/// Sends a payment until it succeeds. With the number 0 the payment has no number.
 async fn pay(uri: String, number: i32) {
     while !succeeds(&uri, &rawdoc! { "pay": 10, "number": number }).await {}
 }

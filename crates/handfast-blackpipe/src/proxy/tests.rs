@@ -22,8 +22,8 @@ mod warnings;
 
 pub(super) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A server that counts requests, and answers each with its command; a handshake as the primary of a replica set. It takes its
-/// time for `slow`, and closes the connection after `quit`.
+/// Starts a server that counts requests, and replies to each with its command, and to a handshake as the primary of a replica
+/// set. It delays its reply to `slow`, and closes the connection after `quit`.
 async fn start_server() -> (SocketAddr, Arc<AtomicU32>) {
     let listener = TcpListener::bind(ANY).await.unwrap();
     let (address, requests) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
@@ -182,9 +182,9 @@ async fn garbage_closes_the_connection() {
 
 /// A time that does not pass during a test.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Longer than a busy machine takes for a request.
+/// A time that exceeds the duration of a request on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
-/// A time in which a task has had its turn many times. Where it is too short, a test passes that ought to fail.
+/// A time in which each task runs many times. If it is too short, a test passes that should fail.
 const MOMENT: Duration = Duration::from_millis(100);
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn a_cut_reply_is_there_in_part() {
     OpMsg::new(Flags::default(), &find()).encode(42, 0, &mut request);
     stream.write_all(&request).await.unwrap();
     let mut bytes = Vec::new();
-    // It may end with a reset, too.
+    // The connection may also end with a reset.
     let _ = stream.read_to_end(&mut bytes).await;
     let mut reply = Vec::new();
     OpMsg::new(Flags::default(), &rawdoc! { "answered": "find" }).encode(1, 42, &mut reply);
@@ -294,7 +294,7 @@ async fn a_driver_asks_for_the_state_again_after_an_error_that_says_it_changed()
     }
 }
 
-/// The pause before the monitoring connections are closed is not one of the connection that gets the error.
+/// Only the monitoring connections wait until they are closed; the connection that gets the error does not.
 #[tokio::test]
 async fn an_error_holds_up_no_later_request() {
     let (server, _) = start_server().await;
@@ -331,7 +331,7 @@ async fn a_duplicate_is_sent_once_more_later() {
 
 #[tokio::test]
 async fn a_half_open_connection_is_silent_and_open() {
-    // Also if the server closes its side.
+    // The connection stays open even if the server closes its side.
     for command in ["find", "quit"] {
         let setup = start(&format!("{command}:1/half-open")).await;
         let mut stream = setup.connect().await;

@@ -37,7 +37,7 @@ mod tests {
 
     use super::write;
 
-    /// The clock stands still, and moves on when everything waits for it.
+    /// The clock stands still, and advances when all tasks wait for it.
     #[tokio::test(start_paused = true)]
     async fn bytes_arrive_at_their_rate() {
         let check = async |count: usize, bytes_per_second: u32, seconds: u32| {

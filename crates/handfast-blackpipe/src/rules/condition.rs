@@ -165,7 +165,7 @@ mod tests {
         };
         assert_eq!((drawn(0.0, 1, 0), drawn(1.0, 1, 0)), (0, 10_000));
         for (seed, rule) in [(0, 0), (1, 0), (1, 1), (u64::MAX, 7)] {
-            // Five standard deviations around the mean.
+            // The bounds are five standard deviations around the mean.
             assert!((850..=1150).contains(&drawn(0.1, seed, rule)), "{seed} {rule}: {}", drawn(0.1, seed, rule));
         }
     }

@@ -14,12 +14,13 @@ fn rule(pair: &str, times: u32) -> Rule {
     Rule { injection, condition: Condition { last: Some(last), ..condition } }
 }
 
-/// Returns a rule that loses the replies of what meets the condition.
+/// Returns a rule that loses the replies to all requests that fulfil the condition.
 fn losing(condition: Condition) -> Rule {
     Rule { injection: Injection::LoseReply, condition }
 }
 
-/// Decides about the operations in turn, each a command and its collection, and writes each as `update:1`, with its fault if it meets one.
+/// Applies rules to operations in turn, each a command and its collection, and compares the results, written as `update:1`, with its fault
+/// if it meets one.
 fn check(rules: Vec<Rule>, operations: &[&str], expected: &[&str]) {
     let mut rules = Rules::new(rules);
     for (operation, expected) in operations.iter().zip(expected) {
@@ -132,7 +133,7 @@ fn a_slow_request_needs_no_reply() {
     assert!(injection(Direction::Reply).needs_reply() && !injection(Direction::Request).needs_reply());
 }
 
-/// While a request is held back, the rule holds no other one; the first that matches and has a reply overtakes it.
+/// While a request is delayed, the rule delays no other one; the first that matches and has a reply overtakes it.
 #[test]
 fn a_request_is_overtaken_by_the_next_one() {
     let updates = Condition { command: Some("update".to_owned()), ..Condition::default() };

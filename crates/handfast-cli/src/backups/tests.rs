@@ -6,7 +6,7 @@ use handfast_server::{Backup as _, BackupName};
 
 use super::Backups;
 
-/// Backups of an empty store, in a directory of their own.
+/// Opens the backups of an empty store, in a directory of their own.
 async fn opened() -> (tempfile::TempDir, Backups) {
     let scratch = tempfile::tempdir().unwrap();
     let sources = handfast_store::Sources::seeded(1);
@@ -36,7 +36,7 @@ async fn what_has_begun_is_finished_although_nobody_waits() {
         _ = backups.back_up(&name) => panic!("an answer at once"),
         () = std::future::ready(()) => {}
     }
-    // Whose turn is next has the whole one before it.
+    // The holder of the next turn finds the complete backup of the one before.
     let _turn = backups.turn.lock().await;
     assert!(scratch.path().join("monday").exists());
 }

@@ -113,7 +113,7 @@ fn truth_values_of_the_environment_are_those_of_a_flag() {
     }
 }
 
-/// Each wrong value from each of the three sources.
+/// The table has wrong values, each of which comes from each of the three sources.
 #[test]
 fn mistakes_name_their_key_and_source() {
     let check = |key: &str, value: &str, reason: &str| {
@@ -127,7 +127,7 @@ fn mistakes_name_their_key_and_source() {
             assert!(message.contains(reason), "{message}");
             assert_eq!(message.lines().count(), 1, "{message}");
         }
-        // The parser of flags refuses some by itself, in its own words.
+        // The parser of flags refuses some values itself, with its own message.
         let flag = format!("--{key}={value}");
         match parse(&[&flag]) {
             Err(refused) => assert!(refused.to_string().contains(&format!("'--{key}")), "{refused}"),
@@ -191,7 +191,7 @@ fn a_variable_that_is_no_text_is_named() {
 
 #[test]
 fn a_wrong_value_that_a_flag_replaces_is_not_read() {
-    // So that a flag gets one past a broken file or environment.
+    // A flag can replace a wrong value of the file or of the environment.
     assert!(lay("cache-bytes = 'lots'", &["--cache-bytes", "1GiB"]).is_ok());
     assert!(lay_all("", &[("HANDFAST_MAX_CURSORS", "lots")], &["--max-cursors", "1"]).is_ok());
 }

@@ -99,7 +99,7 @@ mod tests {
 
     use super::{LINE_BYTES_MAX, LINES_MAX, Table};
 
-    /// Lines with their seconds, and what is written of them.
+    /// Checks the output for a line at a time in seconds.
     fn check(table: &mut Table, seconds: u64, line: &str, expected: &str) {
         let written = table.pass(line.as_bytes(), Duration::from_secs(seconds));
         assert_eq!(String::from_utf8(written).unwrap(), expected, "at {seconds}: {line}");
@@ -113,11 +113,11 @@ mod tests {
         for second in 1..10 {
             check(&mut table, second, &format!("0{second}Z  WARN gone server=a\n"), "");
         }
-        // A line that was not repeated is not reported.
+        // A line that was not repeated causes no message about repetitions.
         check(&mut table, 10, "10Z  INFO x\n", "10Z repeated 9 more times: WARN gone server=a\n10Z  INFO x\n");
         check(&mut table, 11, "11Z  WARN gone server=a\n", "11Z  WARN gone server=a\n");
         check(&mut table, 12, "12Z  WARN gone server=a\n", "");
-        // The same line again tells how often it came, and is written.
+        // When the same line comes again, the number of its repetitions is written before it.
         let reported = "30Z repeated 1 more times: WARN gone server=a\n30Z  WARN gone server=a\n";
         check(&mut table, 30, "30Z  WARN gone server=a\n", reported);
     }
@@ -147,7 +147,7 @@ mod tests {
         let mut table = Table::default();
         check(&mut table, 0, &long, &long);
         check(&mut table, 0, &long, &long);
-        // A line without a space is one as well.
+        // A line without a space is treated alike.
         check(&mut table, 0, "x\n", "x\n");
         check(&mut table, 0, "", "");
     }

@@ -1,4 +1,4 @@
-//! Files are whole when they have their name, whatever was there before.
+//! A file with its final name is complete, whatever was there before.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,7 @@ fn a_file_has_its_name_once_it_is_whole() -> Result<()> {
     file.flush()?;
     assert!(!target.exists() && left.exists());
     assert!(UnfinishedFile::create_new(&target).is_err_and(|error| error.to_string().contains("another process")));
-    // As if the process were killed: its lock goes, and nothing is removed.
+    // The process is killed: its lock is released, and nothing is removed.
     let Paths { unfinished, .. } = &mut file.paths;
     *unfinished = None;
     drop(file);

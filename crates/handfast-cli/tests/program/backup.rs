@@ -1,4 +1,4 @@
-//! `handfast backup` of a server while it runs, with writers beside it.
+//! `handfast backup` of a running server, with concurrent writers.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
@@ -14,23 +14,23 @@ use crate::support::{Scratch, Serve, assert_one_line, handfast};
 const WITH_BACKUPS: [&str; 7] =
     ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--backup-directory", "deep/backups"];
 const WRITERS: u8 = 4;
-/// Backups that are tried until one has writes beside it.
+/// The maximal number of backups until one has concurrent writes.
 const TRIES: u32 = 20;
 
-/// Has the server make a backup.
+/// Runs `handfast backup` at the server.
 fn backup(scratch: &Scratch, serve: &Serve, name: &str) -> Result<Output> {
     let uri = format!("mongodb://{}/", serve.address()?);
     Ok(handfast(scratch, &["backup", "--uri", &uri, name, "--json"]).output()?)
 }
 
-/// Runs a command that must be good.
+/// Runs a command that must succeed, and returns the reply.
 fn done(serve: &Serve, command: Document) -> Result<Document> {
     let reply = serve.command(command)?;
     ensure!(reply.get_f64("ok").ok() == Some(1.0) && !reply.contains_key("writeErrors"), "{reply}");
     Ok(reply)
 }
 
-/// Puts the same document into two collections, in one transaction.
+/// Inserts the same document into two collections, in one transaction.
 fn write_both(serve: &Serve, writer: u8, number: i64) -> Result<()> {
     let session = Binary { subtype: BinarySubtype::Uuid, bytes: vec![writer; 16] };
     let within = |mut command: Document, database: &str| {
@@ -49,7 +49,7 @@ fn write_both(serve: &Serve, writer: u8, number: i64) -> Result<()> {
     Ok(())
 }
 
-/// Of each writer that has documents there: how many, and the highest number.
+/// Returns for each writer the number of its documents in a collection, and the highest number in them.
 fn written(serve: &Serve, collection: &str) -> Result<Vec<(i64, i64)>> {
     let group = doc! { "$group": { "_id": "$w", "count": { "$sum": 1_i64 }, "last": { "$max": "$n" } } };
     let pipeline = [group, doc! { "$sort": { "_id": 1 } }];
@@ -99,7 +99,7 @@ fn a_running_server_is_copied_as_it_was_at_one_moment() -> Result<()> {
         }
         made
     })?;
-    // The server has gone on.
+    // The server continues to serve.
     assert_eq!(written(&serve, "left")?.iter().map(|(_, last)| *last).collect::<Vec<_>>(), numbers());
     serve.stop("TERM")?;
 
@@ -123,7 +123,8 @@ fn a_running_server_is_copied_as_it_was_at_one_moment() -> Result<()> {
     Ok(())
 }
 
-/// Makes a backup beside which each writer has written; its name, and what had been acknowledged before.
+/// Makes a backup during which each writer has written; returns its name, and the numbers that were
+/// acknowledged before it.
 fn backup_beside_writes(
     scratch: &Scratch,
     serve: &Serve,
@@ -149,7 +150,7 @@ fn a_name_is_taken_once() -> Result<()> {
     let scratch = Scratch::new("backup-twice")?;
     let serve = Serve::start(&mut handfast(&scratch, &WITH_BACKUPS))?;
     let uri = format!("mongodb://{}/", serve.address()?);
-    // The variable names the server as the flag does.
+    // The environment variable names the server as the flag does.
     let first = handfast(&scratch, &["backup", "monday"]).env("HANDFAST_URI", &uri).output()?;
     assert_eq!(first.status.code(), Some(0), "{first:?}");
     let text = String::from_utf8(first.stdout)?;
@@ -238,7 +239,7 @@ fn what_does_not_fit_together_is_usage() -> Result<()> {
 #[test]
 fn over_tls_a_server_is_known_by_the_name_that_is_dialled() -> Result<()> {
     let scratch = Scratch::new("backup-tls")?;
-    // No IP address is in it: a client that is sent to 127.0.0.1 would refuse it.
+    // The certificate contains no IP address: a client that connects to 127.0.0.1 would refuse it.
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
     std::fs::write(scratch.path("server.pem"), made.cert.pem())?;
     std::fs::write(scratch.path("server.key"), made.signing_key.serialize_pem())?;

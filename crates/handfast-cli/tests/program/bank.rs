@@ -1,4 +1,4 @@
-//! `handfast bank`: the guarantee, shown, also while things go wrong.
+//! `handfast bank`: no money is lost, also while processes are killed and answers are lost.
 
 mod server_side;
 mod steps;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{Scratch, Serve, assert_one_line, finish, handfast, until};
 
-/// Runs until something has happened that one run may miss.
+/// The maximal number of runs until an event occurs that a single run may miss.
 const RUNS_MAX: usize = 20;
 
 fn bank(name: &str, arguments: &[&str]) -> Result<Value> {
@@ -22,12 +22,12 @@ fn bank(name: &str, arguments: &[&str]) -> Result<Value> {
     assert_eq!(report["money_in"], report["money_out"], "{report}");
     assert_eq!((&report["history_clean"], &report["records_left"]), (&true.into(), &0.into()), "{report}");
     check_history(&scratch, 300)?;
-    // The scratch directory is gone.
+    // The scratch directory is removed.
     assert_eq!(std::fs::read_dir(scratch.path("."))?.flatten().filter(|entry| entry.path().is_dir()).count(), 0);
     Ok(report)
 }
 
-/// The recorded history says so too, and it is not an empty one.
+/// Checks that the recorded history is not empty, and that its check succeeds, too.
 fn check_history(scratch: &Scratch, committed_min: u64) -> Result<()> {
     let output = handfast(scratch, &["check", "history", "run.jsonl", "--json"]).output()?;
     let verdict: Value = serde_json::from_slice(&output.stdout)?;
@@ -38,8 +38,8 @@ fn check_history(scratch: &Scratch, committed_min: u64) -> Result<()> {
 
 #[test]
 fn all_the_money_is_there() -> Result<()> {
-    // Without reads of old versions a run has shown nothing, nor without conflicts: those are likely in one run, and certain
-    // in none, as that is up to the machine.
+    // A run without reads of old versions or without conflicts shows nothing. Conflicts are likely in one run and certain in
+    // none, as they depend on the machine.
     for _ in 0..RUNS_MAX {
         let report = bank("bank", &["--transfers", "300", "--accounts", "10"])?;
         assert_eq!(report["transfers"], 300);
@@ -69,7 +69,8 @@ fn all_the_money_is_there_after_kills() -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of lost answers, of commits after them that were found to be done, and of those that a worker asked for.
+/// Returns the number of lost answers, of commits that were found to be committed after one, and of those whose outcome a
+/// worker asked for.
 fn lost_answer_counts(report: &Value) -> Result<[u64; 3]> {
     let number = |name: &str| report[name].as_u64().with_context(|| format!("{name} in {report}"));
     assert_eq!(number("unknown")?, 0, "{report}");
@@ -98,7 +99,7 @@ fn lost_answers_are_asked_for_between_kills() -> Result<()> {
     Ok(())
 }
 
-/// The bank on a server, where a client that knows nothing of transactions does this to accounts, all the while.
+/// Runs the bank on a server, while a client without transactions changes its accounts all the time.
 fn interfered(name: &str, flags: &[&str], change: &Document) -> Result<Output> {
     let scratch = Scratch::new(name)?;
     let serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "127.0.0.1:0"]))?;
@@ -108,7 +109,7 @@ fn interfered(name: &str, flags: &[&str], change: &Document) -> Result<Output> {
     let mut bank = bank.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut changed = 0;
     until("the end of the bank", || {
-        // Nothing, until the money is in.
+        // The update matches no account until the bank has created them.
         let update = doc! { "q": {}, "u": change.clone(), "multi": true };
         let reply = serve.command(doc! { "update": "accounts", "updates": [update], "$db": "handfast_bank" })?;
         changed += reply.get_i32("nModified")?;

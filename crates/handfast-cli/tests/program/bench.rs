@@ -1,4 +1,4 @@
-//! `handfast bench`: that it measures what it says, what it says of promises, and how it ends; not how fast anything is.
+//! `handfast bench`: its measured cases, its report on documented bounds, and its exit codes; not the speed of anything.
 
 use anyhow::{Context, Result};
 use bson::doc;
@@ -8,7 +8,7 @@ use crate::support::{Scratch, Serve, assert_one_line, handfast};
 
 const SHORT: [&str; 7] = ["--json", "--rounds", "1", "--seconds", "0.05", "--documents", "50"];
 
-/// The cases of a run, and its exit code.
+/// Runs a benchmark, and returns its cases and its exit code.
 fn run(scratch: &Scratch, arguments: &[&str]) -> Result<(Vec<Value>, Option<i32>)> {
     let output = handfast(scratch, &["bench"]).args(arguments).args(SHORT).output()?;
     let cases = serde_json::from_slice(&output.stdout).map_err(|error| anyhow::anyhow!("{error}: {output:?}"))?;
@@ -22,7 +22,7 @@ fn kept(cases: &[Value]) -> Vec<&Value> {
 #[test]
 fn the_server_is_measured_with_the_clients_that_the_promise_is_for() -> Result<()> {
     let scratch = Scratch::new("bench-serve")?;
-    // How fast this machine is today decides which: it is marked, and nothing else.
+    // The speed of this machine decides whether the bound is kept: the report marks it, and the exit code is 0 in both cases.
     let (cases, code) = run(&scratch, &["serve"])?;
     assert_eq!(code, Some(0));
     assert!(cases[0]["note"].as_str().is_some_and(|note| note.starts_with("16 connections")), "{cases:?}");
@@ -50,7 +50,7 @@ fn the_proxy_is_measured_against_a_relay() -> Result<()> {
 #[test]
 fn a_missed_promise_is_a_failure_for_who_says_so() -> Result<()> {
     let scratch = Scratch::new("bench-strict")?;
-    // What no machine reaches, and what every one does.
+    // No machine reaches the first demand, and each machine reaches the last one.
     for (demand, strict, expected) in [("1e9", true, 3), ("1e9", false, 0), ("1e-9", true, 0)] {
         let mut arguments = vec!["store", "--document-bytes", "100", "--demand", demand];
         arguments.extend(strict.then_some("--strict"));
@@ -71,7 +71,7 @@ fn transfers_are_measured_in_every_way() -> Result<()> {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout)?;
     let cases = report.as_array().context("a list of cases")?;
-    // One in round trips; three comparisons, between all accounts and between few.
+    // One case counts round trips; three comparisons run both between all accounts and between few.
     assert_eq!(cases.len(), 1 + 3 * 2, "{report}");
     are_counted(cases);
     Ok(())
@@ -90,7 +90,7 @@ fn transactions_are_measured_against_the_engine_each_other_and_the_server() -> R
         let case = against(&format!("transfer, {clients} clients"), "bare batch of four writes")?;
         let note = case["note"].as_str().unwrap_or_default();
         let batches = note.split(' ').next().and_then(|count| count.parse::<f64>().ok());
-        // One batch each; what goes on in the background may add one, to as few as one transfer on a busy machine.
+        // A transfer takes one batch; background work may add one, even to a single transfer on a busy machine.
         assert!(batches.is_some_and(|batches| (1.0..=2.0).contains(&batches)), "{case}");
     }
     against("transfer, 10 hot accounts, 2 clients", "uniform transfers")?;
@@ -99,7 +99,7 @@ fn transactions_are_measured_against_the_engine_each_other_and_the_server() -> R
     Ok(())
 }
 
-/// Each of these cases was measured, and what it asked of the store counted; the first one in round trips, too.
+/// Checks that each of these cases was measured, and that its store operations were counted; the first case has round trips as well.
 fn are_counted(cases: &[Value]) {
     for (number, case) in cases.iter().enumerate() {
         assert!(case["rate"].as_f64() > Some(0.0) && case["baseline_rate"].as_f64() > Some(0.0), "{case}");
@@ -124,11 +124,11 @@ fn transfers_are_measured_on_a_server() -> Result<()> {
     assert_eq!(code, Some(0), "{cases:?}");
     assert_eq!(cases.len(), 1 + 3 * 2, "{cases:?}");
     are_counted(&cases);
-    // In memory, where an operation takes a millisecond and nothing else does: six of them.
+    // The store is in memory, where an operation takes a millisecond and nothing else takes time: a transfer has six of them.
     assert!(cases[0]["baseline_p50_us"].as_f64() >= Some(1_000.0), "{}", cases[0]);
-    // Two updates by two commands; eight for a two-phase commit.
+    // A transfer by two updates takes two operations; one by a two-phase commit takes eight.
     assert_eq!(cases[2]["note"], "8.0 store operations", "{}", cases[2]);
-    // What it made is gone; the clock of transactions stays.
+    // The collections of the benchmark are removed; the oracle stays.
     let databases = server.command(doc! { "listDatabases": 1, "nameOnly": true, "$db": "admin" })?;
     let names =
         databases.get_array("databases")?.iter().filter_map(|database| database.as_document()?.get_str("name").ok());
@@ -181,16 +181,17 @@ fn patterns_are_measured_beside_the_same_writes() -> Result<()> {
     };
     let named =
         |name: &str| cases.iter().find(|case| case["case"] == name).with_context(|| format!("{name} in {cases:?}"));
-    // What the tests of the patterns count, too.
+    // The tests of the patterns count these operations, too.
     for (name, expected) in [("increment, once", 1.0), ("transfer, two-phase commit", 8.0)] {
         let case = named(&format!("{name}, 1 clients"))?;
         assert_eq!(operations(case), Some(expected), "{case}");
     }
-    // Once a second the worker looks whether the queue is paused, however long a job takes; a measurement of a single job can meet two looks.
+    // The worker reads once a second whether the queue is paused, however long a job takes; a measurement of a single job can include two
+    // of these reads.
     let job = named("job, 1 clients")?;
     let seconds = job["rate"].as_f64().with_context(|| job.to_string())?.recip();
     assert!(operations(job).is_some_and(|operations| (3.0..=5.0 + seconds).contains(&operations)), "{job}");
-    // The committer's are among them.
+    // The operations of the committer are included.
     assert!(operations(named("posting, 1 clients")?) > Some(7.0), "{cases:?}");
     assert!(cases.iter().all(|case| case["rate"].as_f64() > Some(0.0) && case["baseline_rate"].as_f64() > Some(0.0)));
     Ok(())

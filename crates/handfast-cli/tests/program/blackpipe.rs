@@ -1,4 +1,5 @@
-//! `handfast blackpipe`: what is wrong without any fault, the proxy in front of a server, and rules files. tests/ext has programs with a driver.
+//! `handfast blackpipe`: refused arguments and programs, the proxy in front of a server, and rules files. tests/ext has programs with a
+//! driver.
 
 use std::process::Stdio;
 
@@ -14,7 +15,7 @@ use crate::support::{
 fn check(flags: &[&str], code: i32, expected: &str) -> Result<()> {
     let scratch = Scratch::new("blackpipe")?;
     let mut explore = handfast(&scratch, &[&["blackpipe", "explore"], flags].concat());
-    // It writes no files that a kill would leave behind.
+    // The exploration writes no files, which would stay after a kill.
     let output = explore.env("TMPDIR", "/nowhere").output()?;
     assert_one_line(&output, code, expected);
     assert!(output.stdout.is_empty());
@@ -58,7 +59,7 @@ fn wrong_flags_are_usage_errors() -> Result<()> {
     check(&["--check", "true", "--times", "0", "--", "true"], "--times")
 }
 
-/// The second run with a fault does not end: by then the check has run three times, once without a fault.
+/// The second run with a fault does not end: before it, the check has run three times, once of them without a fault.
 #[test]
 fn an_exploration_that_is_stopped_reports_the_runs_before() -> Result<()> {
     let scratch = Scratch::new("blackpipe-stopped")?;
@@ -178,7 +179,7 @@ fn undelivered(mut proxy: Serve) -> Result<Value> {
     Ok(stopped["undelivered"].clone())
 }
 
-/// What is late at the first signal is sent before the proxy ends, or named.
+/// A proxy sends requests that are late at the first signal before it ends, or names them.
 #[test]
 fn a_proxy_delivers_late_requests_before_it_stops() -> Result<()> {
     let insert = doc! { "insert": "orders", "documents": [{ "_id": 1 }], "$db": "db" };

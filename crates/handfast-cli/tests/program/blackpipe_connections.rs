@@ -1,4 +1,5 @@
-//! A proxy and a server hold as many connections as they promise, or as the system lets a process open. The proxy's memory is bounded for each.
+//! A proxy and a server hold the documented number of connections, or as many as the system lets a process open. The proxy's memory for
+//! each connection is bounded.
 
 use anyhow::{Context as _, Result, ensure};
 use bson::doc;
@@ -7,9 +8,9 @@ use serde_json::Value;
 
 use crate::support::{FREE_PORT, Scratch, Serve, connect, exchange, handfast};
 
-/// A connection has two sockets in the proxy, which is the process that has most.
+/// The number of sockets of a connection in the proxy, which is the process that has the most.
 const FILES_PER_CONNECTION: usize = 2;
-/// Files that a process has open beside those of the connections.
+/// The number of files that a process has open beside those of the connections.
 const OTHER_FILES: usize = 100;
 
 /// Returns the number after a name in a file of /proc.
@@ -35,7 +36,7 @@ fn ten_thousand_connections_are_held_within_memory_for_each() -> Result<()> {
     let (ping, memory) = (doc! { "ping": 1, "$db": "db" }, format!("/proc/{}/status", proxy.process()));
 
     let mut streams = vec![connect(address)?];
-    // What is needed once is there after the first exchange.
+    // The first exchange allocates the memory that is needed once.
     exchange(&streams[0], &ping)?;
     let before = number(&memory, "VmRSS:")?;
     while streams.len() < count {
@@ -46,7 +47,7 @@ fn ten_thousand_connections_are_held_within_memory_for_each() -> Result<()> {
     let (grown, bound) = ((number(&memory, "VmRSS:")? - before) * 1024, count * IDLE_CONNECTION_BYTES_MAX);
     println!("{count} connections have {grown} bytes, {} each", grown / count);
     ensure!(grown <= bound, "{count} connections have {grown} bytes, and {bound} at most");
-    // All of them work, whichever was first.
+    // All connections work, whichever was opened first.
     for stream in &streams {
         let reply = exchange(stream, &ping)?;
         ensure!(reply.get_f64("ok").is_ok_and(|ok| ok == 1.0), "{reply}");

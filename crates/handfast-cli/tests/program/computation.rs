@@ -1,4 +1,4 @@
-//! Expressions that ask for years of work: who asked can end them, and nobody else waits for them.
+//! Expressions that would take years: the client can end them, and no other client waits for them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,12 +9,12 @@ use bson::{Bson, Document, doc};
 
 use crate::support::{Scratch, Serve, handfast, now};
 
-/// Processor time that an idle server uses within [`WATCHED`], at most.
+/// The maximal processor time that an idle server uses within [`WATCHED`].
 const IDLE_MAX: Duration = Duration::from_millis(150);
 const WATCHED: Duration = Duration::from_millis(500);
-/// The time that another process gets to act, also on a busy machine.
+/// The time within which another process must act, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Looks at a quiet moment until a test gives up: half a minute or so.
+/// The maximal number of attempts to find the server idle: they take about half a minute.
 const ATTEMPTS_MAX: usize = 100;
 
 fn serve(name: &str) -> Result<(Scratch, Arc<Serve>)> {
@@ -29,16 +29,17 @@ fn serve(name: &str) -> Result<(Scratch, Arc<Serve>)> {
     Ok((scratch, Arc::new(serve)))
 }
 
-/// Elements of the large document's list.
+/// The number of elements of the large document's list.
 const ELEMENTS: i32 = 100_000;
 
-/// So many conditions on a field that each element of the list takes a while: it meets none of them.
+/// Returns so many conditions on a field that their evaluation for an element of the list takes
+/// long: no element fulfils one.
 fn none_of_many(field: &str) -> Document {
     let conditions: Vec<_> = (0..3_000).map(|n| doc! { field: { "$lt": -n } }).collect();
     doc! { "$or": conditions }
 }
 
-/// A number that takes 10^18 steps to compute.
+/// Returns an expression whose value takes 10^18 steps to compute.
 fn endless() -> Document {
     let mut number = Bson::from(1);
     for _ in 0..3 {
@@ -47,11 +48,11 @@ fn endless() -> Document {
     doc! { "$add": [number, 1] }
 }
 
-/// Commands, each of which computes it at another place.
+/// Returns commands, each of which evaluates that expression in another place.
 fn commands() -> Vec<Document> {
     let expr = || doc! { "$expr": { "$gt": [endless(), 1] } };
     let set = || vec![doc! { "$set": { "b": endless() } }];
-    // One document is read at once, on the thread that asks.
+    // A filter on one document is evaluated at once, on the thread of the connection.
     let element = || doc! { "_id": 1, "list": { "$elemMatch": none_of_many("a") } };
     let aggregate = |stages: Vec<Document>| doc! { "aggregate": "c", "pipeline": stages, "cursor": {}, "$db": "db" };
     vec![
@@ -92,7 +93,7 @@ fn a_time_limit_ends_a_computation_wherever_it_is() -> Result<()> {
         let reply = serve.command(command.clone())?;
         assert_eq!(reply.get_i32("code").ok(), Some(50), "{command}: {reply}");
         assert_eq!(reply.get_str("codeName").ok(), Some("MaxTimeMSExpired"), "{reply}");
-        // Neither the committer nor the collection is held by what nobody waits for.
+        // A computation whose client has gone blocks neither the committer nor the collection.
         let write =
             doc! { "update": "c", "updates": [{ "q": { "_id": 0 }, "u": { "$inc": { "n": 1 } } }], "$db": "db" };
         let reply = serve.command(write)?;
@@ -130,7 +131,7 @@ fn a_client_that_vanishes_takes_its_computation_with_it() -> Result<()> {
 #[test]
 fn others_are_served_meanwhile() -> Result<()> {
     let (_scratch, serve) = serve("compute-share")?;
-    // More than there are threads that serve everybody.
+    // There are more commands than threads for all connections.
     let large = || commands().into_iter().filter(|command| matches!(command.get_str("find"), Ok("large")));
     let reads: Vec<_> = commands().into_iter().take(12).chain((0..8).flat_map(|_| large())).collect();
     let running: Vec<_> = reads.iter().map(|command| in_the_background(&serve, command)).collect();
@@ -150,7 +151,7 @@ fn in_the_background(serve: &Arc<Serve>, command: &Document) -> JoinHandle<Resul
     std::thread::spawn(move || serve.command(command))
 }
 
-/// Kills the command of this name, as soon as it runs.
+/// Kills the command of this name when it runs.
 #[expect(clippy::disallowed_methods, reason = "waits for another process, which no injected clock moves")]
 fn kill(serve: &Serve, name: &str) -> Result<()> {
     let begun = now();
@@ -160,7 +161,7 @@ fn kill(serve: &Serve, name: &str) -> Result<()> {
         let shown = reply.get_document("cursor")?.get_array("firstBatch")?;
         let wanted = shown.iter().filter_map(Bson::as_document).find(|operation| {
             operation.get_document("command").is_ok_and(|command| {
-                // A command that is long is shown by its name.
+                // Of a long command only the name is shown.
                 let whole = command.contains_key(name) && command.get_str("$db").ok() == Some("db");
                 whole || command.get_str("$truncated").ok() == Some(name)
             })
@@ -175,7 +176,7 @@ fn kill(serve: &Serve, name: &str) -> Result<()> {
     bail!("{name} does not run")
 }
 
-/// Waits until the server computes nothing.
+/// Waits until the server evaluates no expression.
 #[expect(clippy::disallowed_methods, reason = "waits for another process, which no injected clock moves")]
 fn becomes_idle(serve: &Serve) -> Result<()> {
     for _ in 0..ATTEMPTS_MAX {

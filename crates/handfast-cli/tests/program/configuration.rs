@@ -1,4 +1,5 @@
-//! The real program: sources of the configuration in their order, and exit codes of what needs no data.
+//! The program: sources of the configuration in their order, and exit codes of commands that need no
+//! data.
 
 use crate::support::{Scratch, assert_one_line, handfast, now, output};
 
@@ -167,7 +168,7 @@ fn a_variable_that_is_no_setting_is_remarked_on() -> anyhow::Result<()> {
             assert_eq!(stderr.lines().filter(|line| *line == remark).count(), expected, "{arguments:?}: {stderr}");
         }
     }
-    // Whose output becomes part of something else says nothing.
+    // A command whose output other programs read prints no remark.
     let output = handfast(&scratch, &["completions", "bash"]).env("HANDFAST_CACH_BYTES", "1GiB").output()?;
     assert!(output.stderr.is_empty(), "{output:?}");
     Ok(())
@@ -176,7 +177,7 @@ fn a_variable_that_is_no_setting_is_remarked_on() -> anyhow::Result<()> {
 #[test]
 fn a_server_that_is_not_there_is_waited_for_a_short_time() -> anyhow::Result<()> {
     let scratch = Scratch::new("nobody-there")?;
-    // No test is given this port.
+    // No server of a test gets this port.
     let uri = "mongodb://127.0.0.1:1/";
     let expected = "nothing listens at 127.0.0.1:1: is the server started, is the port right?";
     for arguments in [
@@ -189,7 +190,7 @@ fn a_server_that_is_not_there_is_waited_for_a_short_time() -> anyhow::Result<()>
         assert_one_line(&handfast(&scratch, arguments).output()?, 1, expected);
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{arguments:?}: {:?}", began.elapsed());
     }
-    // Whoever says how long to wait is listened to.
+    // A timeout in the connection string takes precedence.
     let began = now();
     let told = format!("{uri}?serverSelectionTimeoutMS=1");
     assert_one_line(&handfast(&scratch, &["txns", "status", "--store", &told]).output()?, 1, "no");

@@ -15,7 +15,8 @@ use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast, mount
 
 const DOCUMENTS: i32 = 3000;
 
-/// A directory `data` with a collection, `shop.orders`, whose first documents are in data files, and another one behind it.
+/// Makes a directory `data` with a collection, `shop.orders`, whose first documents are in data files, and a second
+/// collection.
 fn with_data_files(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -33,12 +34,12 @@ fn with_data_files(name: &str) -> Result<Scratch> {
     Ok(scratch)
 }
 
-/// The data files of the documents, the largest last.
+/// Returns the data files of the documents, the largest last.
 fn data_files(scratch: &Scratch) -> Result<Vec<PathBuf>> {
     data_files_of(scratch, 1)
 }
 
-/// Those of the documents (1) or of the indexes (2).
+/// Returns the data files of the documents (1) or of the indexes (2).
 fn data_files_of(scratch: &Scratch, map: u32) -> Result<Vec<PathBuf>> {
     let files = std::fs::read_dir(scratch.path(&format!("data/engine/keyspaces/{map}/tables")))?;
     let mut files = files.map(|file| Ok(file?.path())).collect::<Result<Vec<_>>>()?;
@@ -107,7 +108,7 @@ fn what_the_journal_has_of_a_damaged_collection_is_dumped_if_asked_to() -> Resul
     Ok(())
 }
 
-/// Writes large documents until the journal does not have the first ones any more. Returns how many they are.
+/// Writes large documents until the journal has dropped the first ones. Returns the number of documents.
 fn with_more_than_the_journal_keeps(scratch: &Scratch) -> Result<u64> {
     const DOCUMENTS_MAX: i32 = 2000;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -130,7 +131,7 @@ fn with_more_than_the_journal_keeps(scratch: &Scratch) -> Result<u64> {
 fn a_damaged_collection_is_dumped_without_what_is_damaged_if_asked_to() -> Result<()> {
     let scratch = Scratch::new("left-out")?;
     let written = with_more_than_the_journal_keeps(&scratch)?;
-    // At the beginning of a file are its first documents.
+    // The first documents are at the beginning of a file.
     for file in data_files(&scratch)? {
         damage(&file, 1)?;
     }
@@ -147,7 +148,8 @@ fn a_damaged_collection_is_dumped_without_what_is_damaged_if_asked_to() -> Resul
     Ok(())
 }
 
-/// The server starts with it, finds what it can without it, and says through the protocol what is wrong and with what.
+/// The server starts with the damaged index, serves all requests that do not need it, and reports the damage through the
+/// protocol, with the index.
 #[test]
 fn a_damaged_index_is_told_by_validate_and_built_anew_by_a_repair() -> Result<()> {
     let scratch = with_data_files("damaged-index")?;
@@ -164,7 +166,7 @@ fn a_damaged_index_is_told_by_validate_and_built_anew_by_a_repair() -> Result<()
         assert_eq!(reply.get_f64("ok")?, 1.0, "{reply}");
         let users = serve.command(doc! { "validate": "users", "$db": "shop" })?;
         assert!(users.get_bool("valid")?, "{users}");
-        // The documents are whole.
+        // The documents are undamaged.
         let count = serve.command(doc! { "count": "orders", "query": { "_id": { "$gte": 0 } }, "$db": "shop" })?;
         assert_eq!(count.get_i32("n")?, DOCUMENTS, "{count}");
         Ok(reply)
@@ -242,7 +244,7 @@ fn whoever_asks_about_a_lost_format_file_is_not_sent_in_a_circle() -> Result<()>
     Ok(())
 }
 
-/// The program where the data directory cannot be written to.
+/// Returns the program, run so that it cannot write to the data directory.
 fn read_only(scratch: &Scratch, arguments: &[&str]) -> Result<Command> {
     let data = scratch.path("data");
     let mount = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"";
@@ -257,7 +259,7 @@ fn read_only(scratch: &Scratch, arguments: &[&str]) -> Result<Command> {
     ensure!(chmod.success(), "chmod: {chmod}");
     let mut command = handfast(scratch, arguments);
     if std::fs::write(data.join("probe"), "").is_ok() {
-        // Root may write anywhere: run as nobody.
+        // Root may write to any directory, so the program runs as nobody.
         std::fs::remove_file(data.join("probe"))?;
         command.uid(65534).gid(65534);
     }

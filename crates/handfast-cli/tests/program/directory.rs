@@ -1,4 +1,4 @@
-//! The commands about a data directory: check, dump, restore, backup.
+//! The commands on a data directory: check, dump, restore, backup.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use bson::{Bson, doc};
 
 use crate::support::{Scratch, Serve, assert_one_line, handfast, output};
 
-/// A directory `data` with two collections, three documents and an index.
+/// Makes a directory `data` with two collections, three documents and an index.
 fn with_data(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let mut serve = serve(&scratch, "data")?;
@@ -33,7 +33,7 @@ fn serve(scratch: &Scratch, data: &str) -> Result<Serve> {
     Serve::start(&mut handfast(scratch, &["serve", "--listen", "127.0.0.1:0", "--data", data]))
 }
 
-/// Runs a command that must be good, and reads its report.
+/// Runs a command that must succeed, and returns its report.
 fn report(scratch: &Scratch, arguments: &[&str]) -> Result<serde_json::Value> {
     let output = handfast(scratch, arguments).arg("--json").output()?;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -73,7 +73,7 @@ fn damage_is_exit_code_3() -> Result<()> {
     Ok(())
 }
 
-/// Flips a bit in every place of every file that holds these bytes; returns in how many.
+/// Flips a bit in every occurrence of these bytes in every file; returns the number of occurrences.
 fn flip_a_bit_of(directory: &Path, needle: &[u8]) -> Result<usize> {
     let mut places = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -114,10 +114,10 @@ fn what_is_dumped_is_restored() -> Result<()> {
         assert_eq!(restored, dumped);
         assert_eq!(content(&scratch, &copy)?, expected, "{format}");
 
-        // Once more: every document is there already.
+        // In a second restore every document exists already.
         let output = handfast(&scratch, &["restore", "--data", &copy, "--from", &files]).output()?;
         assert_one_line(&output, 1, "restored 0 documents, refused 3; the first: shop.");
-        // And with --drop.
+        // A restore with --drop succeeds again.
         report(&scratch, &["restore", "--data", &copy, "--from", &files, "--drop"])?;
         assert_eq!(content(&scratch, &copy)?, expected, "{format}");
     }
@@ -188,7 +188,7 @@ fn nothing_is_written_into_the_directory_that_is_read() -> Result<()> {
         }
     }
     assert_eq!((entries("data")?, entries("")?), (before, beside));
-    // A name that only begins alike is another one.
+    // A directory whose name begins with that of the data directory is outside of it.
     report(&scratch, &["backup", "--data", "data", "--to", "data-copy"])?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The commands of the patterns where the documents are written by a Handfast in front of a server: they go through it, and are
-//! refused by the server behind it.
+//! The commands of the patterns where a Handfast in front of a server writes the documents: they work through the front, and
+//! the server behind it refuses them.
 
 use std::process::{Child, Output, Stdio};
 
@@ -11,7 +11,7 @@ use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, exchan
 
 /// The sum of all balances.
 const SUM: i64 = 5000;
-/// A document is written sooner, even on a busy machine.
+/// The maximal time until a document is written, even on a busy machine.
 const WRITTEN_MAX: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A server over a data directory, and a Handfast in front of it.
@@ -22,7 +22,7 @@ struct Front {
 }
 
 impl Front {
-    /// Starts both; through the front there are two accounts, a job, and a row to transfer 30 from Ann to Bob.
+    /// Starts both, and through the front creates two accounts, a job, and a row to transfer 30 from Ann to Bob.
     fn start(name: &str) -> Result<Self> {
         let scratch = Scratch::new(name)?;
         let store = Serve::start(&mut handfast(&scratch, &[&FREE_PORT[..], &["--data", "data"]].concat()))?;
@@ -42,7 +42,7 @@ impl Front {
         Ok(handfast(&self.scratch, arguments).args(place).args(["--database", "db"]).output()?)
     }
 
-    /// Starts a command over a server.
+    /// Starts a command that uses a server as its store.
     fn spawn(&self, arguments: &[&str], server: &Serve) -> Result<Child> {
         let mut command = handfast(&self.scratch, arguments);
         command.args(["--store", &uri(server)?, "--database", "db"]);
@@ -55,7 +55,7 @@ impl Front {
         accounts.iter().map(|account| Ok(account.as_document().context("a document")?.get_i64("balance")?)).sum()
     }
 
-    /// Waits until a collection holds something.
+    /// Waits until a collection has a document.
     fn wait_for_document(&self, collection: &str) -> Result<()> {
         let began = now();
         while self.front.find_all(collection)?.is_empty() {
@@ -66,7 +66,7 @@ impl Front {
     }
 }
 
-/// A transaction of the front, in which Ann pays 100 to a shop.
+/// A transaction through the front, in which Ann pays 100 to a shop.
 struct Payment {
     connection: std::net::TcpStream,
     session: Binary,
@@ -116,7 +116,7 @@ fn a_transaction_of_a_front_and_the_patterns_through_it_leave_the_sum_as_it_was(
     let front = Front::start("through-front")?;
     let payment = Payment::begin(&front.front)?;
     let transfer = front.spawn(&TRANSFER, &front.front)?;
-    // The account is written after its transaction.
+    // The account is written after the document of the transaction.
     front.wait_for_document("transactions")?;
     let cancel = front.spawn(&["jobs", "cancel", "j"], &front.front)?;
     payment.commit()?;
@@ -131,7 +131,7 @@ fn a_transaction_of_a_front_and_the_patterns_through_it_leave_the_sum_as_it_was(
     let uri = uri(&front.front)?;
     let verified = front.output(&["twophase", "verify"], ["--store", &uri])?;
     ensure!(verified.status.success(), "{verified:?}");
-    // The transactions of the command itself would be those of a second front over the first.
+    // If the command used transactions of its own, they would be those of a second front over the first.
     let by_transaction = front.output(&["transfer", "rows.csv", "--mechanism", "transaction"], ["--store", &uri])?;
     assert_one_line(&by_transaction, 1, "it is a Handfast in front of another server");
     Ok(())
@@ -169,7 +169,7 @@ fn the_patterns_are_refused_by_the_store_behind_a_front() -> Result<()> {
     Ok(())
 }
 
-/// A server may hold documents of a front and others, in one database, too.
+/// A server may hold collections of a front and others, even in one database.
 #[test]
 fn another_collection_of_the_store_behind_a_front_is_no_front_s() -> Result<()> {
     let front = Front::start("beside-front")?;
@@ -184,7 +184,7 @@ fn another_collection_of_the_store_behind_a_front_is_no_front_s() -> Result<()> 
     Ok(())
 }
 
-/// A store can be taken into several while somebody uses it on its own.
+/// A store that is in use can be made a part of several stores.
 #[test]
 fn a_front_whose_store_was_taken_into_several_acknowledges_nothing_any_more() -> Result<()> {
     let scratch = Scratch::new("taken-front")?;
@@ -195,7 +195,7 @@ fn a_front_whose_store_was_taken_into_several_acknowledges_nothing_any_more() ->
     };
     let old = start(&["--store", &uri(&main)?])?;
     ok(&insert(&old, "t", 1)?)?;
-    // This one has never asked for a timestamp before.
+    // This server has not taken a timestamp yet.
     let idle = start(&["--store", &uri(&main)?])?;
     let stores = [format!("a={}", uri(&main)?), format!("b={}", uri(&side)?)];
     let routes = ["--store", &stores[0], "--store", &stores[1], "--route", "*=a", "--route", "u=b"];

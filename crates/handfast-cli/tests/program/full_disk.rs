@@ -1,4 +1,4 @@
-//! Disks that are full, or fill up: a small file system of the test's own; where none can be mounted, a bound on the length of
+//! Disks that are full, or become full: a small file system of the test's own; where none can be mounted, a bound on the length of
 //! files.
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,7 +13,7 @@ use crate::support::{Scratch, Serve, assert_one_line, connect, mounts_or_says_wh
 
 const OUT_OF_DISK_SPACE: i32 = 14_031;
 const MIB: usize = 1024 * 1024;
-/// More views than the pages have room for that files of a full disk have begun.
+/// A number of views that exceeds the space left in the files of a full disk.
 const VIEWS_MAX: u64 = 100_000;
 
 /// The place of the directory `data` of a test.
@@ -44,7 +44,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// A program that sees the disk; the last of its arguments is the data directory.
+    /// Returns a command that sees the disk; the last of its arguments is the data directory.
     fn command(&self, scratch: &Scratch, program: &str, arguments: &[&str]) -> Command {
         let mut command = match self {
             Disk::Small(holder) => {
@@ -54,14 +54,14 @@ impl Disk {
                 command
             }
             Disk::ShortFiles(bytes_max) => {
-                // The system would kill the program that writes too much, unless it ignores that.
+                // The system would kill a program that exceeds the limit, unless it ignores the signal.
                 let script = "trap '' XFSZ; exec prlimit --fsize=\"$0\" \"$@\"";
                 let mut command = Command::new("sh");
                 command.args(["-c", script, &bytes_max.to_string(), program]);
                 command
             }
         };
-        // From the current directory, which is another one in the namespace, the disk is not seen.
+        // The current directory is outside of the namespace's mount, so the command takes an absolute path.
         command.args(arguments).arg(scratch.path("data")).stdin(Stdio::null());
         command
     }
@@ -71,7 +71,7 @@ impl Disk {
         self.command(scratch, env!("CARGO_BIN_EXE_handfast"), &[&serve, arguments, &["--data"]].concat())
     }
 
-    /// Makes room. Returns how the program is run from now on.
+    /// Enlarges the disk. Returns how the program is run from now on.
     fn make_room(self, scratch: &Scratch) -> Result<Self> {
         match self {
             Disk::Small(_) => {
@@ -101,14 +101,14 @@ fn count(serve: &Serve) -> Result<i32> {
     Ok(serve.command(doc! { "count": "c", "$db": "db" })?.get_i32("n")?)
 }
 
-/// Bytes that no compression makes fewer, the same each time.
+/// Returns incompressible bytes, which are the same each time.
 fn noise(bytes: usize) -> bson::Binary {
     let random = SeededRandom::new(1);
     let bytes = std::iter::repeat_with(|| random.next_u64().to_le_bytes()).flatten().take(bytes).collect();
     bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes }
 }
 
-/// Inserts documents until one is refused: how many were acknowledged, and the refusal.
+/// Inserts documents until one is refused; returns the number of acknowledged documents, and the refusal.
 fn fill(serve: &Serve, bytes: usize) -> Result<(i32, Document)> {
     for id in 0..1000 {
         let reply = insert(serve, id, bytes)?;
@@ -127,7 +127,7 @@ fn a_disk_that_is_full_at_the_start_is_one_line() -> Result<()> {
     Ok(())
 }
 
-/// Serves counters of the directory `data` on a disk.
+/// Starts a server of view counters with the directory `data` on a disk.
 fn counters(disk: &Disk, scratch: &Scratch) -> Result<Serve> {
     let serve =
         ["counters", "serve", "--listen", "127.0.0.1:0", "--flush-interval", "1h", "--log-level", "off", "--data"];
@@ -150,7 +150,7 @@ fn counters_on_a_full_disk_refuse_views_and_say_that_they_are_not_ready() -> Res
     assert_eq!(ask("GET /readyz")?.0, 200);
     let fill = "cat /dev/zero > \"$0/fill\"";
     disk.command(&scratch, "sh", &["-c", fill]).stderr(Stdio::null()).status()?;
-    // The page of the journal that was begun still has room.
+    // The page of the journal that is in use still has space.
     let (mut acknowledged, mut refused) = (1, None);
     while refused.is_none() {
         match ask("POST /v1/ads/7/views")? {
@@ -161,7 +161,7 @@ fn counters_on_a_full_disk_refuse_views_and_say_that_they_are_not_ready() -> Res
     }
     let (status, problem) = refused.context("a refusal")?;
     ensure!(status == 503 && problem.contains("\"outcome\""), "{problem}");
-    // A probe that only reads does not find it.
+    // A probe that only read would not notice the full disk.
     let (status, problem) = ask("GET /readyz")?;
     let parts = r#""parts":[{"part":"queue","detail":"the cache and the queue are unavailable"}]"#;
     ensure!(status == 503 && problem.contains(parts), "{problem}");
@@ -182,7 +182,7 @@ fn counters_on_a_full_disk_refuse_views_and_say_that_they_are_not_ready() -> Res
     Ok(())
 }
 
-/// Fills a disk, and asserts that nothing acknowledged is lost, and that the store goes on when there is room.
+/// Fills a disk, and asserts that nothing acknowledged is lost, and that the store accepts writes when there is space again.
 fn fills_up(scratch: &Scratch, disk: Disk, arguments: &[&str], bytes: usize) -> Result<()> {
     let serve = Serve::start(&mut disk.serve(scratch, arguments))?;
     let (acknowledged, refused) = fill(&serve, bytes)?;
@@ -213,9 +213,9 @@ fn fills_up(scratch: &Scratch, disk: Disk, arguments: &[&str], bytes: usize) -> 
 #[test]
 fn a_disk_that_the_journal_fills_refuses_writes_and_keeps_what_was_acknowledged() -> Result<()> {
     let scratch = Scratch::new("fills-up")?;
-    // A journal has 64 MiB at its beginning; a write that reaches beyond needs a longer file.
+    // A new journal has 64 MiB; a write beyond its end needs a longer file.
     let disk = Disk::new(&scratch, 40 * MIB, 64 * MIB + 64 * 1024)?;
-    // Nothing is written to data files meanwhile.
+    // The write buffer is so large that no data file is written meanwhile.
     fills_up(&scratch, disk, &["--write-buffer-bytes", "1GiB"], 10_000_000)
 }
 
@@ -224,7 +224,7 @@ fn a_disk_that_data_files_fill_refuses_writes_and_keeps_what_was_acknowledged() 
     let scratch = Scratch::new("fills-up-with-data")?;
     let disk = Disk::new(&scratch, 40 * MIB, 64 * MIB + 64 * 1024)?;
     if let Disk::ShortFiles(_) = disk {
-        // Said aloud. Data files and journals are parted before they are as long as the bound.
+        // The reason has been printed. Data files and journals are split before they are as long as the bound.
         return Ok(());
     }
     fills_up(&scratch, disk, &["--write-buffer-bytes", "2MiB"], 1_000_000)

@@ -1,11 +1,11 @@
-//! `handfast check history`: its exit codes, and what it says.
+//! `handfast check history`: its exit codes and messages.
 
 use anyhow::Result;
 use serde_json::json;
 
 use crate::support::{Scratch, assert_one_line, handfast};
 
-/// Two transactions that read both keys and each wrote one: allowed under snapshot isolation, not serializable.
+/// Two transactions that read both keys and wrote one each: allowed under snapshot isolation, not serializable.
 const WRITE_SKEW: &str = r#"{"type":"invoke","process":0,"value":[]}
 {"type":"invoke","process":1,"value":[]}
 {"type":"ok","process":0,"value":[["r","x",[]],["r","y",[]],["append","x",1]]}

@@ -1,5 +1,5 @@
-//! Processes that work on one server are killed again and again. What they leave is bounded while they work, and once its time is
-//! over nothing of it is there.
+//! Processes that work on one server are killed repeatedly. The locks and records that they leave are bounded while they work,
+//! and all of them are removed after the retention.
 //!
 //! `HANDFAST_KILLS` says how often (default 3, 200 in continuous integration).
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::{FREE_PORT, Scratch, Serve, handfast};
 
-/// The retention time for a check after the last process has ended: none of its requests is delayed any more.
+/// The retention for a check after the last process has ended: none of its requests is delayed any more.
 const KEPT: Duration = Duration::from_secs(1);
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn nothing_is_left_of_processes_that_were_killed() -> Result<()> {
         ..PercolatorOptions::default()
     };
     let operator = Percolator::new(store.clone(), sources, options)?;
-    // The first pass notes a timestamp, of which the others know that it is old enough.
+    // The first pass notes a timestamp, so that the later passes know its age.
     let first = operator.clean().await?;
     tokio::time::sleep(KEPT * 2).await;
     let cleaned = [first, operator.clean().await?, operator.clean().await?];
@@ -71,9 +71,10 @@ async fn nothing_is_left_of_processes_that_were_killed() -> Result<()> {
 /// The old versions and records that a document holds.
 #[derive(Debug)]
 struct Kept {
-    /// Old versions that a reader may need.
+    /// The number of old versions that a reader may need.
     versions: usize,
-    /// Records that a transaction was decided here, without a version: another process may look for the outcome.
+    /// The number of records that the document decided a transaction without a version of it: another process may ask for the
+    /// outcome.
     decisions: usize,
     rollbacks: usize,
 }

@@ -1,4 +1,4 @@
-//! `--transaction-lifetime`: who holds a transaction open for longer than that has none any more.
+//! `--transaction-lifetime`: a transaction that is open for longer is aborted.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use bson::{Binary, Document, doc};
 
 use crate::support::{FREE_PORT, Scratch, Serve, handfast, now, pause};
 
-/// Much less than the lifetime that holds if none is given, and enough for a busy machine to look for what is over.
+/// A time that is much less than the default lifetime, and enough for a busy machine to find expired transactions.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// A command of the transaction of this number, in a session of its own.
+/// Returns a command within the transaction of this number, in a session of its own.
 fn within(number: i64, mut command: Document) -> Document {
     let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
     command.extend(doc! { "lsid": { "id": id }, "txnNumber": number, "autocommit": false });
@@ -41,7 +41,7 @@ fn a_transaction_that_is_open_for_too_long_is_rolled_back_although_nobody_asks()
         first.insert("startTransaction", true);
         serve.command(first)
     };
-    // In time, it commits.
+    // A transaction that is in time commits.
     ensure!(started(1, 1)?.get_i32("n")? == 1);
     let committed = serve.command(within(1, doc! { "commitTransaction": 1, "$db": "admin" }))?;
     assert_eq!(committed.get_f64("ok")?, 1.0, "{committed}");

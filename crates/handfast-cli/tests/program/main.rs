@@ -1,4 +1,4 @@
-//! The real program, run as people run it.
+//! Tests of the program `handfast`, which run it as a user does.
 
 mod backup;
 mod bank;

@@ -1,14 +1,14 @@
-//! The store dies in the middle of transfers, stays away, and comes back: what the library's clients say of it is true.
+//! The store dies during transfers, stays away, and comes back: the results that the library's clients get are true.
 //!
 //! ```text
 //! store     serve ─── SIGKILL ........ serve ─── SIGKILL ....................... serve
 //! clients   transfer, transfer, error, error, transfer, transfer, error, error, error, transfer, .. settle, audit
 //! ```
 //!
-//! The clients are never started again. Each of their transfers was acknowledged, refused for certain, or unknown; once the store
-//! is back, those are asked for by their ids. Every account must then hold what it had, and all of what was acknowledged or
-//! found committed, and nothing else. `HANDFAST_OUTAGE_SECONDS` says how long the store stays away (default 10, 60 in continuous
-//! integration).
+//! The clients are never restarted. Each of their transfers is acknowledged, certainly refused, or unknown; once the store is back,
+//! the test asks for the unknown ones by their ids. Every account must then hold its first balance with all transfers that were
+//! acknowledged or found committed, and no others. `HANDFAST_OUTAGE_SECONDS` says how long the store stays away (default 10, 60 in
+//! continuous integration).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::support::{Scratch, Serve, handfast};
 
 const ACCOUNTS: i32 = 24;
 const MONEY: i64 = 1000;
-/// Clients at once: enough that at a kill some are just at their commit.
+/// The number of concurrent clients: enough that some commit at the moment of a kill.
 const CLIENTS: u64 = 16;
-/// The number of unknown outcomes after which the long outage follows the short ones. An outage makes one if a client is just at its
-/// commit.
+/// The number of unknown outcomes after which the long outage follows the short ones. An outage causes one if a client commits at
+/// that moment.
 const UNKNOWN_MIN: u64 = 2;
 const SHORT_OUTAGES_MAX: u32 = 30;
 const SHORT_OUTAGE_SECONDS: u64 = 2;
-/// Transfers that are to succeed between two outages, all clients together.
+/// The number of transfers that have to succeed between two outages, of all clients together.
 const TRANSFERS_BETWEEN: u64 = 60;
 /// The time that recovery may take on a busy machine.
 const RECOVERY_MAX: Duration = Duration::from_secs(60);
-/// After a failure, until the next try.
+/// The pause after a failure.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Money that moves from an account to another one.
@@ -53,9 +53,9 @@ struct MoneyTransfer {
 struct Knowledge {
     done: Vec<MoneyTransfer>,
     unknown: Vec<(TransactionId, MoneyTransfer)>,
-    /// Transfers that were certainly not applied.
+    /// The number of transfers that were certainly not applied.
     refused: u64,
-    /// Sums of all accounts that were read in one transaction.
+    /// The sums of all accounts, each read in one transaction.
     sums: u64,
 }
 
@@ -125,7 +125,7 @@ async fn transfers_are_right_although_the_store_was_gone() -> Result<()> {
     nothing_is_left(&uri, &bank).await
 }
 
-/// Locks that live so long are soon nobody's, and long enough for a busy machine.
+/// Returns options with a lifetime of locks that is short, and long enough for a busy machine.
 fn options() -> PercolatorOptions {
     PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() }
 }
@@ -145,13 +145,13 @@ async fn progress(bank: &Bank) -> Result<()> {
     tokio::time::timeout(RECOVERY_MAX, reached).await.context("the clients do not recover")
 }
 
-/// Moves money until it is over; every fourth client only looks at all of it.
+/// Moves money until the test is over; every fourth client only reads the sum of all accounts.
 async fn client(bank: Arc<Bank>, seed: u64) -> Result<Knowledge> {
     let random = SeededRandom::new(seed);
     let mut knowledge = Knowledge::default();
     while !bank.is_over.load(Ordering::Relaxed) {
         if seed.is_multiple_of(4) {
-            // What an outage interrupts shows nothing.
+            // A read that an outage interrupts is no finding.
             let Ok(sum) = sum(&bank).await else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -193,7 +193,7 @@ async fn transfer(
 ) -> handfast::Result<()> {
     let tx = bank.database.begin().await?;
     if is_named {
-        // Whoever asks before the commit leaves a record of its own.
+        // A transaction whose id is asked for before the commit leaves a record of its own.
         tx.id();
     }
     for (id, change) in [(from, -amount), (to, amount)] {
@@ -214,7 +214,7 @@ fn book(balances: &mut BTreeMap<i32, i64>, MoneyTransfer { from, to, amount }: M
     *balances.entry(to).or_default() += amount;
 }
 
-/// Checks that no lock is left after the locks of interrupted transactions are abandoned and cleaned.
+/// Checks that no lock is left after those of interrupted transactions have expired and are removed.
 async fn nothing_is_left(uri: &str, bank: &Bank) -> Result<()> {
     let sources = Sources::system()?;
     let store = connect(uri, sources.clone(), ConnectOptions::default()).await?.store;

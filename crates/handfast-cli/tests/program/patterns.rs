@@ -1,4 +1,5 @@
-//! The commands of the patterns, each on a data directory, through a server, and through one in front of another.
+//! The commands of the patterns, each on a data directory, through a server, and through a server in front of
+//! another one.
 
 mod jobs;
 mod ledger;
@@ -26,7 +27,7 @@ struct Ground {
 }
 
 impl Ground {
-    /// Plays a test on a data directory and through a server.
+    /// Runs a test on a data directory and through a server.
     async fn each(name: &str, test: impl AsyncFn(Ground) -> Result<()>) -> Result<()> {
         let scratch = Scratch::new(name)?;
         test(Ground { scratch, server: None, _behind: None }).await.context("on a data directory")?;
@@ -35,7 +36,7 @@ impl Ground {
         test(Ground { scratch, server, _behind: None }).await.context("through a server")
     }
 
-    /// Plays a test on all three.
+    /// Runs a test on all three.
     async fn each_and_front(name: &str, test: impl AsyncFn(Ground) -> Result<()>) -> Result<()> {
         Ground::each(name, &test).await?;
         let scratch = Scratch::new(&format!("{name}-front"))?;
@@ -95,7 +96,7 @@ fn namespace(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("db", collection)?)
 }
 
-/// Runs a command there.
+/// Runs a command on this store.
 fn output(ground: &Ground, arguments: &[&str]) -> Result<Output> {
     Ok(handfast(&ground.scratch, arguments).args(ground.flag()?).args(["--database", "db"]).output()?)
 }
@@ -107,7 +108,7 @@ fn text(ground: &Ground, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Its lines of JSON, and how it ended.
+/// Returns the JSON lines that a command prints, and its exit code.
 fn json(ground: &Ground, arguments: &[&str]) -> Result<(Vec<Value>, Option<i32>)> {
     let output = output(ground, &[arguments, &["--json"]].concat())?;
     ensure!(output.status.code() < Some(100), "{arguments:?}: {output:?}");
@@ -116,7 +117,7 @@ fn json(ground: &Ground, arguments: &[&str]) -> Result<(Vec<Value>, Option<i32>)
     Ok((lines, output.status.code()))
 }
 
-/// The one line of a command that ends well.
+/// Returns the only line of a command that succeeds.
 fn report(ground: &Ground, arguments: &[&str]) -> Result<Value> {
     let (mut lines, code) = json(ground, arguments)?;
     ensure!(code == Some(0) && lines.len() == 1, "{arguments:?}: {code:?} {lines:?}");

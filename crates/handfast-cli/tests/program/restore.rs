@@ -1,4 +1,4 @@
-//! Restores that do not come to their end.
+//! Restores that fail or are killed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -9,7 +9,7 @@ use bson::{RawDocumentBuf, rawdoc};
 
 use crate::support::{Scratch, assert_one_line, finish, handfast, signal};
 
-/// More than one batch of a restore.
+/// A number of documents that exceeds a batch of a restore.
 const DOCUMENTS: i32 = 1500;
 
 fn document(n: i32) -> RawDocumentBuf {
@@ -20,7 +20,7 @@ fn documents(out: &mut impl Write, count: i32) -> std::io::Result<()> {
     (0..count).try_for_each(|n| out.write_all(document(n).as_bytes()))
 }
 
-/// A dump of three collections, the second of which is given by the caller.
+/// Makes a dump of three collections, the second of which is given by the caller.
 fn dump(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     fs::create_dir_all(scratch.path("dump/shop"))?;
@@ -48,7 +48,7 @@ fn a_restore_that_is_interrupted_says_how_far_it_came_and_how_to_go_on() -> Resu
     );
     assert_one_line(&output, 1, "; repeat the command when the cause is removed: ");
 
-    // As it says.
+    // The command of the message succeeds when the cause is removed.
     documents(&mut File::create(scratch.path("dump/shop/b.bson"))?, DOCUMENTS)?;
     let output = handfast(&scratch, &restore).arg("--drop").output()?;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -63,7 +63,7 @@ fn a_restore_that_is_stopped_says_how_far_it_came() -> Result<()> {
     ensure!(Command::new("mkfifo").arg(&pipe).status()?.success(), "mkfifo");
     let mut command = handfast(&scratch, &["restore", "--data", "data", "--from", "dump"]);
     let restore = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-    // A collection without an end, until the reader goes away.
+    // The collection has no end, until the reader goes away.
     let id = restore.id();
     let writer = std::thread::spawn(move || -> Result<i32> {
         let mut out = std::io::BufWriter::new(OpenOptions::new().write(true).open(pipe)?);
@@ -82,7 +82,7 @@ fn a_restore_that_is_stopped_says_how_far_it_came() -> Result<()> {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("interrupted: restored are shop.a (3 documents); "), "{said}");
     assert!(said.contains(" documents of shop.b are restored"), "{said}");
-    // Only now: a writer of a pipe that nobody has opened waits for ever.
+    // The writer is joined only now: it would wait for ever to open a pipe without a reader.
     assert!(writer.join().is_ok_and(|written| written.is_ok_and(|written| written > 10_000)), "{said}");
     assert!(said.contains("; collections not begun: 1; repeat the command to continue: "), "{said}");
     assert!(said.contains("stopped before the end"), "{said}");
@@ -98,7 +98,7 @@ fn a_dump_makes_the_directories_above_and_removes_what_a_killed_one_left() -> Re
     assert_eq!(again()?.status.code(), Some(0));
     assert!(scratch.path("deep/er/out/shop/a.bson").exists() && !left.exists());
 
-    // What is none of a dump stays, and what somebody writes.
+    // Files that belong to no dump stay, and so do files that another program writes.
     fs::remove_dir_all(scratch.path("deep/er/out"))?;
     fs::create_dir_all(left.join("shop"))?;
     fs::write(left.join("shop/mine.txt"), "mine")?;

@@ -1,4 +1,4 @@
-//! `handfast serve`: what it says, how it stops, and what stops it from starting.
+//! `handfast serve`: its messages, its shutdown, and the causes that prevent its start.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -58,7 +58,7 @@ async fn after_its_last_line_the_directory_is_free() -> Result<()> {
     let scratch = Scratch::new("free")?;
     for number in 1..=5 {
         let mut serve = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
-        // A cursor that is open, and a connection that stays.
+        // A cursor stays open, and so does a connection.
         let insert = doc! { "insert": "c", "documents": [{ "_id": number }, { "_id": -number }], "$db": "db" };
         assert_eq!(serve.command(insert)?.get_i32("n").ok(), Some(2));
         serve.command(doc! { "find": "c", "batchSize": 1, "$db": "db" })?;
@@ -165,7 +165,7 @@ fn a_directory_that_may_not_be_written_is_one_line() -> Result<()> {
     let mut command = handfast(&scratch, &FREE_PORT);
     command.args(["--log-level", "warn", "--data", "data"]);
     if std::fs::write(scratch.path("data/probe"), "").is_ok() {
-        // Root may write anywhere: run as nobody.
+        // Root may write to any directory, so the program runs as nobody.
         std::fs::remove_file(scratch.path("data/probe"))?;
         command.uid(65534).gid(65534);
     }
@@ -236,7 +236,7 @@ fn what_the_stages_of_all_queries_hold_together_is_bounded_as_configured() -> Re
     assert_eq!(cursors.len(), 2, "{refused}");
     assert_eq!(refused.get_i32("code").ok(), Some(292), "{refused}");
     assert!(refused.get_str("errmsg")?.contains("`stage-bytes-total`"), "{refused}");
-    // What one holds is free when it is closed, or read to its end.
+    // The memory of a cursor is free when the cursor is closed, or read to its end.
     serve.command(doc! { "killCursors": "c", "cursors": [cursors[0]], "$db": "db" })?;
     let rest = serve.command(doc! { "getMore": cursors[1], "collection": "c", "$db": "db" })?;
     assert_eq!(rest.get_document("cursor")?.get_array("nextBatch")?.len(), 349, "{rest}");

@@ -1,4 +1,4 @@
-//! Documents in the stores of other servers, which die and come back; in several of them, and one transaction over both.
+//! Documents in the stores of other servers, which die and come back; in one or several of them, and with transactions over two.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use crate::support::{Scratch, Serve, assert_one_line, connect, exchange, handfast, now, output, pause};
 
-/// MongoDB's code for a server that nobody reaches: drivers try again.
+/// MongoDB's code for an unreachable server, after which drivers retry.
 const HOST_UNREACHABLE: i32 = 6;
-/// The bound that is asked for in tests, and what a busy machine may add to two waits for a server.
+/// The timeout of the tests, and the maximal time of an answer, as a busy machine may wait for a server twice.
 const STORE_TIMEOUT: &str = "4s";
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// A store that is back is found at the next look at it.
+/// The maximal time until a store that is back is found.
 const BACK_MAX: Duration = Duration::from_secs(30);
 
-/// A server that can be killed, and started again at the same address.
+/// A server that can be killed, and restarted at the same address.
 struct Mortal<'s> {
     scratch: &'s Scratch,
     arguments: Vec<String>,
@@ -54,7 +54,7 @@ impl<'s> Mortal<'s> {
         Ok(())
     }
 
-    /// Kills it, as nothing else can be said to be.
+    /// Kills the server, as it cannot be asked to stop.
     fn kill(&mut self) -> Result<()> {
         let serve = self.serve.take().context("it runs")?;
         serve.signal("KILL")?;
@@ -74,7 +74,7 @@ impl<'s> Mortal<'s> {
         format!("mongodb://{}", self.address)
     }
 
-    /// The documents of a collection of the database `shop`, as they are stored here.
+    /// Returns the documents of a collection of the database `shop`, as they are stored here.
     fn stored(&self, collection: &str) -> Result<Vec<Document>> {
         batch(&self.command(doc! { "find": collection, "$db": "shop" })?)
     }
@@ -92,7 +92,7 @@ fn ok(reply: &Document) -> Result<&Document> {
     Ok(reply)
 }
 
-/// Kinds of items, and how many there are of each.
+/// The number of kinds of items, and of items of each kind.
 const ITEMS: i32 = 4;
 const EACH: i32 = 100;
 const STOCK: i32 = ITEMS * EACH;
@@ -138,7 +138,7 @@ fn fill(front: &Mortal<'_>) -> Result<()> {
     ok(&front.command(orders)?).map(drop)
 }
 
-/// Asks until the answer is good: a server that is back is found by itself.
+/// Repeats a command until it succeeds: a server that is back is found without a restart.
 fn until_good(what: impl Fn() -> Result<Document>) -> Result<Document> {
     let began = now();
     loop {
@@ -188,11 +188,11 @@ fn a_transaction_is_over_documents_in_two_stores() -> Result<()> {
     fill(&front)?;
     ok(&sell(&front.address, 1)?)?;
     assert_eq!(count(&front)?, (STOCK - 1, 1));
-    // Each is where the route has it, and nowhere else.
+    // Each collection is in the store of its route, and in no other.
     assert_eq!((main.stored("items")?.len(), main.stored("orders")?.len()), (4, 0));
     assert_eq!((side.stored("items")?.len(), side.stored("orders")?.len()), (0, 1));
 
-    // An order that is there twice: neither store is changed.
+    // The order exists already: neither store is changed.
     let refused = sell(&front.address, 1)?;
     assert!(ok(&refused).is_err(), "{refused}");
     assert_eq!(count(&front)?, (STOCK - 1, 1));
@@ -225,8 +225,8 @@ fn what_needs_only_the_store_that_is_there_goes_on() -> Result<()> {
     Ok(())
 }
 
-/// Both stores are killed again and again while things are sold, and mostly the server with them: what it had committed and
-/// not carried into the store that was killed first, somebody else has to carry there.
+/// Both stores are killed repeatedly while items are sold, and mostly the server, too: a commit that it did not complete in the
+/// store that was killed first has to be completed by another process.
 #[test]
 fn nothing_is_half_sold_whichever_process_is_killed() -> Result<()> {
     const KILLS: u64 = 8;
@@ -260,7 +260,7 @@ fn nothing_is_half_sold_whichever_process_is_killed() -> Result<()> {
                 let store = if kill % 3 == 2 { &mut main } else { &mut side };
                 store.kill()?;
                 if kill % 4 != 3 {
-                    // Time to commit for those who have their locks.
+                    // Transactions that have their locks get time to commit.
                     pause(Duration::from_millis(30));
                     front.kill()?;
                 }
@@ -283,7 +283,7 @@ fn nothing_is_half_sold_whichever_process_is_killed() -> Result<()> {
     Ok(())
 }
 
-/// Waits until more is sold.
+/// Waits until another item is sold.
 fn until_more(acknowledged: &AtomicU32) -> Result<()> {
     let (began, before) = (now(), acknowledged.load(Ordering::Relaxed));
     while acknowledged.load(Ordering::Relaxed) == before {
@@ -317,7 +317,7 @@ fn the_bank_is_in_two_stores() -> Result<()> {
     Ok(())
 }
 
-/// Several processes on a store that knows nothing of transactions; each is killed now and then, and the others go on.
+/// Several processes use a store without transactions; each is killed at times, and the others continue.
 #[test]
 fn the_bank_has_several_processes_on_one_store() -> Result<()> {
     let scratch = Scratch::new("stores-processes")?;
@@ -331,7 +331,8 @@ fn the_bank_has_several_processes_on_one_store() -> Result<()> {
     let report: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!((&report["money_in"], &report["history_clean"]), (&report["money_out"], &true.into()), "{report}");
     assert_eq!((&report["kills"], &report["locks_left"]), (&4.into(), &0.into()), "{report}");
-    // Of seven, three at a time; those that are killed soon have done nothing, and the third of the last ones may come too late.
+    // Of seven processes three run at a time; those that are killed early have done nothing, and the third of the last ones may
+    // come too late.
     let history = std::fs::read_to_string(scratch.path("run.jsonl"))?;
     let processes = history.lines().filter(|line| line.contains("\"ok\"")).filter_map(|line| {
         let event: Value = serde_json::from_str(line).ok()?;
@@ -353,7 +354,7 @@ fn stores_are_opened_together_and_by_the_same_routes() -> Result<()> {
         Ok(())
     };
     let both = ["--store", &a, "--store", &b];
-    // Who looks puts nothing together.
+    // A command that only reads does not combine the stores.
     let look = [&["txns", "status"], &both[..], &["--route", "*=main", "--route", "shop.orders=side"]].concat();
     assert_one_line(&handfast(&scratch, &look).output()?, 1, "these stores were never used together");
     for store in [&main, &side] {
@@ -369,7 +370,7 @@ fn stores_are_opened_together_and_by_the_same_routes() -> Result<()> {
     check(&["--store", &side.uri()], 1, "this is the store 'side' of several that are used together")?;
     check(&["--store", &main.uri()], 1, "this is the store 'main' of several that are used together")?;
 
-    // Nor are they the whole of what is in a directory.
+    // Nor can one of the stores be used alone as a data directory.
     for (store, name) in [(&mut main, "main"), (&mut side, "side")] {
         store.kill()?;
         let why = format!("cannot use {name}: this is the store '{name}' of several that are used together");

@@ -19,11 +19,11 @@ pub(crate) use waiting::{finish, now, output, pause, until};
 /// The time that an answer may take on a busy machine; a test that waits longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory of one test, removed when the test is over.
+/// A directory of one test, which is removed when the test is over.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes the directory. The name is the test's; the process id keeps runs apart.
+    /// Creates the directory. The name is the test's; the process id keeps runs apart.
     pub(crate) fn new(name: &str) -> std::io::Result<Self> {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
@@ -31,7 +31,7 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// A path in it.
+    /// Returns a path in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -43,7 +43,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The program, to be run in the scratch directory, with nothing of the environment that configures it.
+/// Returns a command that runs the program in the scratch directory, without the environment variables that configure it.
 pub(crate) fn handfast(scratch: &Scratch, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_handfast"));
     command.args(arguments).current_dir(&scratch.0).stdin(Stdio::null());
@@ -63,8 +63,8 @@ pub(crate) fn assert_one_line(output: &Output, code: i32, expected: &str) {
     assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
 }
 
-/// Says aloud that a test is skipped, as a program is missing: not by a macro, whose output a test that passes keeps to itself. Where `CI=true`
-/// nothing may be missing.
+/// Prints that a test is skipped because a program is missing. It does not use a macro, because the output of macros is hidden if the test
+/// passes. With `CI=true` it fails, as nothing may be missing there.
 pub(crate) fn skipped(why: &str) -> Result<()> {
     ensure!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
     Ok(writeln!(std::io::stderr(), "skipped: {why}")?)
@@ -77,8 +77,8 @@ pub(crate) fn signal(process: u32, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether this script, which gets a path as `$0`, may mount what it wants in a namespace of its own; if not, that is said
-/// where nothing keeps it back.
+/// Returns whether this script, which gets a path as `$0`, may mount file systems in a namespace of its own; if not, prints why to standard
+/// error, which is not captured.
 pub(crate) fn mounts_or_says_why_not(script: &str, path: &Path) -> Result<bool> {
     let tried = Command::new("unshare").args(["-rm", "sh", "-c", script]).arg(path).output();
     let why = match tried {
@@ -90,22 +90,22 @@ pub(crate) fn mounts_or_says_why_not(script: &str, path: &Path) -> Result<bool> 
     Ok(false)
 }
 
-/// Serves at a free port.
+/// The arguments for a server at a free port.
 pub(crate) const FREE_PORT: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 
-/// A running `handfast serve`; killed when dropped.
+/// A running `handfast serve`, which is killed when this is dropped.
 pub(crate) struct Serve {
     child: Child,
-    /// The lines that it says on standard output.
+    /// The lines of its standard output.
     stdout: Mutex<Receiver<std::io::Result<String>>>,
-    /// All that it says on standard error.
+    /// All of its standard error.
     stderr: Mutex<Receiver<Vec<u8>>>,
     /// The start line.
     pub(crate) start: String,
 }
 
 impl Serve {
-    /// Starts it and waits until it says that it is ready.
+    /// Starts the server and waits until it prints that it is ready.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let mut serve = Serve::spawn(command)?;
         let ready = serve.line()?;
@@ -116,7 +116,7 @@ impl Serve {
         Ok(serve)
     }
 
-    /// Starts it and waits until it has said where it listens.
+    /// Starts the server and waits until it prints its address.
     pub(crate) fn spawn(command: &mut Command) -> Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stdout = BufReader::new(child.stdout.take().context("stdout")?);
@@ -128,7 +128,7 @@ impl Serve {
         Ok(serve)
     }
 
-    /// The next line of standard output; empty at the end.
+    /// Returns the next line of standard output, which is empty at the end.
     pub(crate) fn line(&mut self) -> Result<String> {
         match self.stdout.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(END_MAX) {
             Ok(line) => Ok(line?.trim_end().to_owned()),
@@ -150,33 +150,33 @@ impl Serve {
         exchange(&self.connect()?, &command)
     }
 
-    /// A connection, for [`exchange`].
+    /// Returns a connection, for [`exchange`].
     pub(crate) fn connect(&self) -> Result<TcpStream> {
         connect(&self.address()?)
     }
 
-    /// Sends a command and goes away before the reply.
+    /// Sends a command and closes the connection before the reply.
     pub(crate) fn send_and_vanish(&self, command: &Document) -> Result<()> {
         send(&TcpStream::connect(self.address()?)?, command)
     }
 
-    /// Processor time that the program has used, in user mode, as Linux counts it: in hundredths of a second.
+    /// Returns the processor time that the program has used, in user mode; Linux counts it in hundredths of a second.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         let status = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name, in parentheses, may hold anything; the 12th field after it is the time.
+        // The name, in parentheses, may contain any character; the 12th field after it is the time.
         let (_, fields) = status.rsplit_once(") ").context("a name")?;
         let ticks: u64 = fields.split(' ').nth(11).context("a time")?.parse()?;
         Ok(Duration::from_millis(ticks * 10))
     }
 
-    /// All documents of a collection of the database `db`, if they fit into one batch.
+    /// Returns all documents of a collection of the database `db`, if they fit into one batch.
     pub(crate) fn find_all(&self, collection: &str) -> Result<Vec<Bson>> {
         let reply = self.command(doc! { "find": collection, "$db": "db" })?;
         let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
         Ok(batch.with_context(|| reply.to_string())?.clone())
     }
 
-    /// The id of the process.
+    /// Returns the id of the process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -186,7 +186,7 @@ impl Serve {
         signal(self.child.id(), name)
     }
 
-    /// Asks it to stop, and reads what it says until it has.
+    /// Asks the server to stop, and reads its output until it has stopped.
     pub(crate) fn stop(&mut self, signal: &str) -> Result<()> {
         self.signal(signal)?;
         let said = [self.line()?, self.line()?];
@@ -194,7 +194,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Waits for its end: the exit code (none if it was killed), and what it said on standard error.
+    /// Waits for its end; returns the exit code (none if it was killed), and its standard error.
     pub(crate) fn wait(mut self) -> Result<(Option<i32>, String)> {
         let status = end(&mut self.child);
         let said = self.said();
@@ -209,7 +209,7 @@ impl Serve {
         }
     }
 
-    /// All that it said on standard error until its end.
+    /// Returns all of its standard error up to its end.
     fn said(&mut self) -> String {
         let stderr = self.stderr.get_mut().unwrap_or_else(PoisonError::into_inner);
         let said = stderr.recv_timeout(REST_MAX).unwrap_or_default();
@@ -224,7 +224,7 @@ impl Drop for Serve {
     }
 }
 
-/// A connection to a server, for [`exchange`].
+/// Returns a connection to a server, for [`exchange`].
 pub(crate) fn connect(address: &str) -> Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;

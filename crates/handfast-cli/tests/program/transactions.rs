@@ -1,4 +1,4 @@
-//! `handfast txns`: what processes that died have left on a server is shown, and finished.
+//! `handfast txns`: locks that dead processes have left on a server are shown and resolved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,21 +13,23 @@ use serde_json::{Value, json};
 
 use crate::support::{Scratch, Serve, assert_one_line, handfast};
 
-/// Operations of a transfer, at most.
+/// The maximal number of operations of a transfer.
 const OPERATIONS_MAX: u64 = 100;
 
-/// Locks that live so long that nothing counts as abandoned, or not at all.
+/// Returns options without a cleaner and with this lifetime of locks: so long that no lock expires, or zero.
 fn options(lock_ttl: Duration) -> PercolatorOptions {
     PercolatorOptions { cleaning_interval: None, lock_ttl, ..PercolatorOptions::default() }
 }
 
-/// Processes die in the middle of a transfer, each at its next operation, until one leaves two locks.
+/// Lets processes die during a transfer, each one operation later than the one before, until one leaves two
+/// locks.
 async fn leave_two_locks(uri: &str, lock_ttl: Duration) -> Result<()> {
     let sources = Sources::system()?;
     let store = connect(uri, sources.clone(), ConnectOptions::default()).await?.store;
     let accounts = Namespace::new("bank", "accounts")?;
     let operator = Percolator::new(store.clone(), sources.clone(), options(lock_ttl))?;
-    // The collection is there before, with the engine's indexes: these are made behind the answers, at any time.
+    // The collection and the engine's indexes are created before, because their creation after an answer would
+    // come at any time.
     let healthy = Database::percolator(store.clone(), sources.clone(), options(lock_ttl))?;
     healthy.upsert_one(&accounts, rawdoc! { "_id": "Zoe" }, rawdoc! { "$set": { "balance": 0 } }).await?;
     healthy.flush().await?;
@@ -63,7 +65,7 @@ async fn what_dead_processes_left_is_shown_and_finished() -> Result<()> {
         ensure!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
     };
-    // Who looks leaves nothing behind.
+    // A command that only reads changes nothing.
     let status = report(&["txns", "status"])?;
     assert_eq!((&status["locks"], &status["safe_point"]), (&json!(0), &json!(null)));
     let listed = output(&["txns", "list"])?;
@@ -75,7 +77,7 @@ async fn what_dead_processes_left_is_shown_and_finished() -> Result<()> {
     let databases = serve.command(doc! { "listDatabases": 1, "$db": "admin" })?;
     assert_eq!(databases.get_array("databases")?.len(), 0, "{databases}");
 
-    // Alive: nobody takes it away.
+    // The transaction is alive: no command removes its locks.
     leave_two_locks(&store, Duration::from_secs(3600)).await?;
     let status = report(&["txns", "status"])?;
     assert_eq!((&status["locks"], &status["transactions"], &status["abandoned"]), (&json!(2), &json!(1), &json!(0)));
@@ -126,7 +128,7 @@ async fn abandoned_transactions_are_rolled_back_one_or_all() -> Result<()> {
     Ok(())
 }
 
-/// Readers of the store itself learn where a collection is that was dropped and created again.
+/// Readers of the store itself get the stored name of a collection that was dropped and created again.
 #[tokio::test]
 async fn collections_with_other_names_in_the_store_are_listed() -> Result<()> {
     let scratch = Scratch::new("txns-collections")?;

@@ -1,4 +1,4 @@
-//! `handfast transfer`: every row once, whatever happens to the program meanwhile.
+//! `handfast transfer`: every row is applied once, also when the program is killed.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,7 +19,7 @@ use crate::support::{Scratch, Serve, assert_one_line, handfast, signal, until};
 const KILLS_MAX: u32 = 150;
 
 const ACCOUNTS: i64 = 10;
-/// The time that a run gets to print a line, also on a busy machine.
+/// The maximal time until a run prints a line, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The first balance of each account.
 const BALANCE: i64 = 100_000;
@@ -38,7 +38,7 @@ async fn open(scratch: &Scratch) -> Result<(EmbeddedStore, Sources)> {
     Ok((store, sources))
 }
 
-/// Accounts a0 to a9 with money.
+/// Creates accounts a0 to a9 with money.
 async fn bank(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let (store, _) = open(&scratch).await?;
@@ -64,7 +64,7 @@ async fn ledger(name: &str) -> Result<Scratch> {
     Ok(scratch)
 }
 
-/// Row `number`: from, to, amount.
+/// Returns the row of this number: from, to, amount.
 fn transfer(number: i64) -> (i64, i64, i64) {
     (number % ACCOUNTS, (number + 1 + number / ACCOUNTS % (ACCOUNTS - 1)) % ACCOUNTS, 1 + number % 7)
 }
@@ -119,7 +119,7 @@ fn run(scratch: &Scratch, more: &[&str]) -> Result<Output> {
     Ok(handfast(scratch, &[&FILE[..], more].concat()).output()?)
 }
 
-/// The summary of a run.
+/// Returns the summary of a run.
 fn summary(output: &Output) -> Result<Value> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
 }
@@ -128,7 +128,7 @@ fn counts(summary: &Value) -> [Option<u64>; 3] {
     ["applied", "already_applied", "rejected"].map(|count| summary[count].as_u64())
 }
 
-/// Runs the file again and again, each time a little longer before it is killed, until it comes to its end by itself.
+/// Runs the file again and again, each time a little longer before it is killed, until a run completes.
 async fn run_and_kill(scratch: &Scratch, mechanism: &str, more: &[&str], rows: u64) -> Result<()> {
     let step = Duration::from_millis(15);
     let (mut kills, mut life) = (0, step);
@@ -140,7 +140,7 @@ async fn run_and_kill(scratch: &Scratch, mechanism: &str, more: &[&str], rows: u
         if child.try_wait()?.is_none() {
             child.kill()?;
             kills += 1;
-            // It has to find its place again before it goes on, the later the longer.
+            // A later run takes longer to reach its first row that is not yet applied.
             life += step + life / 20;
         }
         let output = child.wait_with_output()?;
@@ -149,7 +149,7 @@ async fn run_and_kill(scratch: &Scratch, mechanism: &str, more: &[&str], rows: u
             break summary(&output)?;
         }
     };
-    // A run that was never killed within its work has shown nothing.
+    // The test shows nothing if no run was killed during its work.
     let [applied, already, rejected] = counts(&summary);
     assert!(kills >= 10 && already > Some(0), "{kills} kills: {summary}");
     assert_eq!((applied.zip(already).map(|(applied, already)| applied + already), rejected), (Some(rows), Some(0)));
@@ -235,7 +235,7 @@ async fn rows_that_are_bad_in_every_way_are_rejected_with_their_lines() -> Resul
         (11, "the row has no id: add one, or name the whole file with --batch"),
     ];
     for mechanism in ["transaction", "two-phase"] {
-        // The second mechanism has names of its own.
+        // The second mechanism uses other collections.
         let collection = if mechanism == "two-phase" { "transactions" } else { "transfers" };
         let flags = ["--mechanism", mechanism, "--collection", collection, "--rejects", "rejects.jsonl", "--json"];
         let output = run(&scratch, &flags)?;
@@ -246,7 +246,7 @@ async fn rows_that_are_bad_in_every_way_are_rejected_with_their_lines() -> Resul
         let rejects = rejects.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
         assert_eq!(rejects.len(), reasons.len(), "{said}");
         for ((line, reason), reject) in reasons.iter().zip(&rejects) {
-            // By then the account has less.
+            // The account has less money at that time.
             let reason = if mechanism == "two-phase" { reason.replace("99995", "99985") } else { (*reason).to_owned() };
             assert!(said.contains(&format!("line {line} rejected: {reason}")), "{said}");
             assert_eq!((reject["line"].as_u64(), reject["reason"].as_str()), (Some(*line), Some(reason.as_str())));
@@ -268,7 +268,7 @@ async fn a_file_that_changes_between_runs_is_applied_by_its_ids() -> Result<()> 
     Ok(())
 }
 
-/// A cell of CSV has no type, a value of JSON has one.
+/// A cell of CSV has no type, and a value of JSON has one.
 #[tokio::test]
 async fn one_id_is_one_transfer_whatever_file_it_comes_from() -> Result<()> {
     let of_csv = "id,from,to,amount\n1,a0,a1,5\n65a1b2c3d4e5f60718293a4b,a0,a1,5\nr-3,a0,a1,5\n";
@@ -302,7 +302,7 @@ async fn one_id_is_one_transfer_whatever_file_it_comes_from() -> Result<()> {
     Ok(())
 }
 
-/// Earlier versions recorded the value as the file had it, and the numbers of accounts in the type that it came in.
+/// Earlier versions recorded the value as it was in the file, and the numbers of accounts in the file's type.
 #[tokio::test]
 async fn an_id_that_was_recorded_in_another_type_is_known() -> Result<()> {
     let scratch = bank("transfer-recorded").await?;
@@ -327,7 +327,7 @@ async fn a_file_without_ids_needs_a_name() -> Result<()> {
     std::fs::write(scratch.path("rows.csv"), "from,to,amount\na0,a1,5\na0,a1,5\n")?;
     assert_one_line(&run(&scratch, &[])?, 2, "or the whole file with --batch");
     assert_eq!(counts(&summary(&run(&scratch, &["--json", "--batch", "march"])?)?), [2, 0, 0].map(Some));
-    // Killed and run again, with a line that came in between: what was applied is known by what it says.
+    // The file is run again, with a line inserted, as after a kill: an applied row is recognised by its content.
     std::fs::write(scratch.path("rows.csv"), "from,to,amount\na2,a1,1\na0,a1,5\na0,a1,5\n")?;
     assert_eq!(counts(&summary(&run(&scratch, &["--json", "--batch", "march"])?)?), [1, 2, 0].map(Some));
     assert_eq!(counts(&summary(&run(&scratch, &["--json", "--batch", "april"])?)?), [3, 0, 0].map(Some));
@@ -349,7 +349,7 @@ async fn json_lines_come_from_standard_input_and_go_through_a_server() -> Result
     };
     assert_one_line(&run(&[])?, 2, "--store needs --mechanism");
     assert_one_line(&run(&["--mechanism", "two-phase"])?, 2, "--format csv or --format jsonl is missing");
-    // The server's own clients would not see what locks such a transaction holds.
+    // The server's own clients would not see the locks of such a transaction.
     let refused = run(&["--mechanism", "transaction", "--format", "jsonl"])?;
     assert_one_line(&refused, 2, "that server has its own transactions");
     let accounts = serve.command(bson::doc! { "find": "accounts", "$db": "bank" })?;
@@ -374,7 +374,7 @@ async fn killed_once_a_file_goes_into_a_ledger_through_a_server() -> Result<()> 
     let arguments = ["transfer", "rows.csv", "--store", &store, "--database", "bank", "--mechanism", "ledger"];
     let arguments = [&arguments[..], &["--asset", "EUR", "--json"]].concat();
     let mut child = handfast(&scratch, &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    // 10 entries are the money that the accounts began with.
+    // 10 entries put the first balances into the accounts.
     let entries = || -> Result<Option<i32>> {
         let counted = serve.command(bson::doc! { "count": "tx", "$db": "bank" })?;
         Ok(counted.get_i32("n").ok())
@@ -419,7 +419,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
     for (flags, code, expected) in refused {
         assert_one_line(&run(&scratch, flags)?, code, expected);
     }
-    // What is no file of transfers is that the next time, too.
+    // A file without transfers is refused the second time, too.
     for (rows, expected) in [
         ("", "rows.csv is empty, without a header"),
         ("\n\n", "rows.csv has only empty lines"),
@@ -442,18 +442,18 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
     Ok(())
 }
 
-/// A run that ends with the test, however that ends.
+/// A run that is killed at the end of the test, even after a failure.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The run may have ended already.
         let _ended = self.0.kill();
         let _reaped = self.0.wait();
     }
 }
 
-/// Returns the lines that a run prints to standard error, as they come.
+/// Returns the lines that a run prints to standard error, as they arrive.
 fn said(stderr: ChildStderr) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -475,8 +475,8 @@ async fn who_stops_it_is_told_how_far_it_came() -> Result<()> {
     let mut run = Running(child);
     let mut input = run.0.stdin.take().context("stdin")?;
     let lines = said(run.0.stderr.take().context("stderr")?);
-    // A hundred rows are applied at once; what comes after the last whole hundred is waited for. The last of the second
-    // hundred is rejected, which says that the others are done.
+    // A hundred rows are applied at once; the rows after the last full hundred are not applied yet. The last row of the
+    // second hundred is rejected, and its message shows that the others are done.
     let mut rows = "id,from,to,amount\n".to_owned();
     for number in 1..=250 {
         let amount = if number == 200 { "much" } else { "1" };

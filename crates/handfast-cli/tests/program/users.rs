@@ -1,4 +1,4 @@
-//! `handfast user`, and what `--auth` means for the start of the server.
+//! `handfast user`, and the effect of `--auth` on the start of the server.
 
 use std::io::Write;
 use std::process::{Output, Stdio};
@@ -8,11 +8,11 @@ use bson::doc;
 
 use crate::support::{Scratch, Serve, assert_one_line, finish, handfast, output};
 
-/// Runs the program with this on standard input.
+/// Runs the program with this standard input.
 fn with_input(scratch: &Scratch, arguments: &[&str], input: &str) -> Result<Output> {
     let mut command = handfast(scratch, arguments);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    // It may have refused its arguments already, and not read anything.
+    // The program may have refused its arguments already, without reading its input.
     let _ = child.stdin.take().context("stdin")?.write_all(input.as_bytes());
     finish(child)
 }

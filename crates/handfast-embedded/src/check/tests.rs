@@ -1,4 +1,4 @@
-//! The check and its repairs of records that are changed outside of the store; and backups.
+//! The check and its repairs of records that another program has changed; and backups.
 
 mod blocks;
 mod files;
@@ -201,7 +201,7 @@ async fn a_backup_removes_the_files_of_a_killed_one_and_no_others() {
     build(&directory.path().join("store")).await;
     let store = open(&directory.path().join("store")).await;
     let (copy, beside) = (directory.path().join("copy"), directory.path().join("copy.unfinished"));
-    // A directory of the user.
+    // The user has a directory of this name.
     std::fs::create_dir(&beside).unwrap();
     std::fs::write(beside.join("letter"), "dear").unwrap();
     let error = store.backup(&copy).await.unwrap_err();

@@ -40,7 +40,7 @@ async fn a_sync_that_fails_stops_all_writes_and_no_reads() {
     let error = insert(&committer, 2, AnswerAfter::Synced).await.unwrap_err();
     assert_eq!(error.applied(), Applied::Maybe, "nobody knows whether it is on the disk");
     assert_eq!(documents(&committer), 1, "what was not synced is not shown");
-    // The disk has recovered, or says so: that proves nothing about the bytes that it lost.
+    // The disk reports success again: that proves nothing about the bytes that it lost.
     engine.fail_syncs.store(false, Ordering::Relaxed);
     let error = insert(&committer, 3, AnswerAfter::Synced).await.unwrap_err();
     assert_eq!(error.applied(), Applied::No);
@@ -104,7 +104,7 @@ async fn transactions_that_wait_together_take_one_sync() {
         };
         database.transaction(run).await.unwrap();
     };
-    // The collection of the records is made beforehand.
+    // The collection of the records is created before.
     transfer(database.clone(), 2 * CLIENTS).await;
     // The sync of the first one takes until all others wait.
     let (begun, first) = mpsc::channel::<()>();
@@ -124,7 +124,7 @@ async fn transactions_that_wait_together_take_one_sync() {
     while permits - committer.permits.available_permits() < CLIENTS as usize {
         tokio::task::yield_now().await;
     }
-    // From here on nothing waits.
+    // From here on no operation waits.
     drop(go_on);
     for transfer in transfers {
         transfer.await.unwrap();

@@ -101,7 +101,7 @@ fn an_incomplete_engine_is_created_again() {
 fn synced_batches_missing_from_the_end_are_damage() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), 5);
-    // An earlier copy of the journal: valid, but too short.
+    // An earlier copy of the journal is valid, but too short.
     let journal = directory.path().join(ENGINE).join("0.jnl");
     let old = fs::read(&journal).unwrap();
     fill(directory.path(), 5);
@@ -203,7 +203,7 @@ fn an_unreadable_witness_is_damage() {
 #[test]
 fn the_witness_is_created_before_the_store() {
     let directory = tempfile::tempdir().unwrap();
-    // Without it no store is created.
+    // Without the witness no store is created.
     fs::create_dir(directory.path().join(WITNESS_FILE)).unwrap();
     assert!(matches!(refused(directory.path()), Error::Io { .. }));
     assert!(!directory.path().join(FORMAT_FILE).exists());

@@ -3,7 +3,7 @@ use crate::Options;
 use crate::engine::{Engine, KEY_BYTES_MAX, Keyspace, Write};
 use crate::error::Error;
 
-/// Enough batches for full buffers to be written to data files meanwhile.
+/// The number of batches: enough for full buffers to be written to data files meanwhile.
 const BATCHES: u64 = 400;
 
 #[test]
@@ -31,7 +31,8 @@ fn a_number_is_known_only_if_no_other_was_taken() {
     assert_eq!(only_number_taken(7, 9), None);
 }
 
-/// An error about damage makes its reader look for a backup, so only a panic while decoding is reported as damage.
+/// After an error about damage an operator looks for a backup, so only a panic while decoding is reported as
+/// damage.
 #[test]
 fn a_panic_is_damage_only_if_a_read_panicked_while_it_decoded() {
     let of_a_read = |text: &'static str| guarded::<()>("reading", || panic!("{text}")).unwrap_err();
@@ -60,7 +61,7 @@ fn a_panic_is_damage_only_if_a_read_panicked_while_it_decoded() {
     let engine = FjallEngine::open(directory.path(), &Options::small(), None).unwrap();
     let text = "index out of bounds: the len is 3 but the index is 3";
     is_internal(engine.writing::<()>("applying a batch", || panic!("{text}")).unwrap_err(), text);
-    // A panic of the engine: a key that is too long.
+    // A key that is too long makes the engine panic.
     let snapshot = engine.database.snapshot();
     let asked = guarded("reading", || snapshot.get(&engine.keyspaces[0], vec![0; KEY_BYTES_MAX + 1]));
     is_internal(asked.unwrap_err(), "65535");

@@ -110,7 +110,8 @@ async fn expensive_evaluations_are_computed_off_the_committer() {
     let outcome = store.update(upsert).await.unwrap();
     assert_eq!((outcome.upserted.len(), outcome.errors.len()), (1, 0));
 
-    // Each document takes fewer steps than one operation may, all together more: there are several operations.
+    // Each document takes fewer steps than the limit of an operation, and all together more: there are several
+    // operations.
     for (items, operations) in [(901, 10), (1101, 20)] {
         let before = store.costs().operations;
         let outcome = store.update(looping(rawdoc! { "a": 1 }, items, true)).await.unwrap();

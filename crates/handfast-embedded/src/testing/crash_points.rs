@@ -22,7 +22,7 @@ const WRITES: u8 = 8;
 async fn fill(store: &EmbeddedStore) {
     let documents = (0..4).map(|n| rawdoc! { "_id": n, "n": 10, "name": format!("name {n}") }).collect();
     store.insert(Insert::new(namespace(), documents)).await.unwrap();
-    // The collection of the records is made beforehand, so that every write costs the same steps.
+    // The collection of the records is created before, so that every write takes the same steps.
     write(store, WRITES, Some(0)).await.unwrap();
 }
 
@@ -97,7 +97,7 @@ async fn transaction(store: &EmbeddedStore, id: TransactionId) -> handfast_store
     Ok(format!("{:?}", transaction.commit().await?))
 }
 
-/// The collection that a transaction makes.
+/// Returns the namespace of the collection that a transaction creates.
 fn made() -> Namespace {
     Namespace::new("db", "made").unwrap()
 }
@@ -213,7 +213,7 @@ async fn a_request_that_stops_half_way_is_in_doubt() {
         };
         assert_eq!(error.applied(), Applied::Maybe, "round {round}: {error}");
         refused += u32::from(error.message().contains("must be reopened"));
-        // A request that did nothing is not in doubt.
+        // A request that changed nothing has a known outcome.
         let error = store.insert(Insert::new(namespace(), vec![rawdoc! {}])).await.unwrap_err();
         assert_eq!(error.applied(), Applied::No, "{error}");
     }

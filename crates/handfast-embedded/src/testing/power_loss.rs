@@ -1,5 +1,5 @@
-//! A loss of power right after an answer. A kill leaves what the operating system was given; a loss of power may destroy all of
-//! it that was not synced. So the test keeps a copy of the directory at each sync, and after each acknowledged request the last
+//! A loss of power right after an answer. A kill leaves all bytes that the operating system has; a loss of power may destroy all
+//! of them that are not synced. So the test keeps a copy of the directory at each sync, and after each acknowledged request the last
 //! copy must hold what the answer says:
 //!
 //! ```text
@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use super::{all, checked, namespace, open_faulty};
 use crate::{EmbeddedStore, Options};
 
-/// Copies of the directory as it was at each sync, by number; 0 is from the beginning.
+/// Copies of the directory as it was at each sync, by number; copy 0 is from the beginning.
 struct Kept {
     directories: TempDir,
     last: AtomicU64,
@@ -39,7 +39,7 @@ impl Kept {
         self.directories.path().join(number.to_string())
     }
 
-    /// Only the committer's thread calls this.
+    /// Copies the directory. Only the committer's thread calls this.
     fn keep(&self, from: &std::path::Path) {
         let number = self.last.load(Ordering::Acquire) + 1;
         copy(from, &self.path(number)).unwrap();
@@ -71,7 +71,7 @@ async fn begin(acknowledge_after_sync: bool) -> (Arc<Kept>, EmbeddedStore) {
     store.close().await.unwrap();
 
     copy(&original, &kept.path(0)).unwrap();
-    // No sync but those of the requests.
+    // No sync happens besides those of the requests.
     let memory_sync_interval = Duration::from_secs(3600);
     let options = Options { acknowledge_after_sync, memory_sync_interval, ..Options::small() };
     let (engine, store) = open_faulty(&original, options);

@@ -17,9 +17,9 @@ use crate::step::{COUNTER, GROUPS, Step, filling, group};
 /// The store, whose answers are checked against the contract.
 pub(crate) type CheckedStore = Arc<Checked<EmbeddedStore>>;
 
-/// Tasks that write documents at the same time.
+/// The number of tasks that write documents at the same time.
 pub(crate) const WRITERS: u64 = 4;
-/// The task after them creates and drops an index and a collection.
+/// The number of the task that creates and drops an index and a collection.
 pub(crate) const DEFINER: u64 = WRITERS;
 /// The index that is created and dropped during the load.
 pub(crate) const INDEX_NAME: &str = "n_1";
@@ -27,17 +27,17 @@ pub(crate) const INDEX_NAME: &str = "n_1";
 /// The pause between two rounds of the task that creates and drops: without it, index builds would be most of the journal.
 const DEFINER_PAUSE: Duration = Duration::from_millis(50);
 
-/// The collection of the documents.
+/// Returns the namespace of the documents.
 pub(crate) fn documents() -> Namespace {
     Namespace::new("kill", "c").unwrap()
 }
 
-/// The collection that is created and dropped.
+/// Returns the namespace of the collection that is created and dropped.
 pub(crate) fn passing() -> Namespace {
     Namespace::new("kill", "passing").unwrap()
 }
 
-/// The `_id` of a task's counter.
+/// Returns the `_id` of a task's counter.
 pub(crate) fn counter_id(writer: u64) -> String {
     format!("{COUNTER}-{writer}")
 }
@@ -165,7 +165,7 @@ impl Task {
     }
 }
 
-/// The counter of a task.
+/// Returns the counter of a task.
 pub(crate) async fn counter(store: &CheckedStore, writer: u64) -> i64 {
     let found = store.find_one(&documents(), rawdoc! { "_id": counter_id(writer) }).await.unwrap();
     found.map_or(0, |counter| counter.get_i64("n").unwrap())

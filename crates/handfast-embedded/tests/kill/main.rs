@@ -12,7 +12,7 @@
 //!
 //! A store that acknowledges before it syncs shows that the test can fail: it must lose a write.
 //!
-//! A kill leaves what the operating system was given, synced or not, and four tasks that write sync for a fifth.
+//! A kill leaves all bytes that the operating system has, synced or not, and the syncs of four writing tasks also cover a fifth one.
 //! `src/testing/power_loss.rs` tests a loss of power after each single request, those on the catalog included.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
@@ -36,9 +36,9 @@ use crate::load::CheckedStore;
 const CHILD_DIRECTORY: &str = "HANDFAST_KILL_TEST_DIRECTORY";
 const CHILD_RUN: &str = "HANDFAST_KILL_TEST_RUN";
 const CHILD_BROKEN: &str = "HANDFAST_KILL_TEST_BROKEN";
-/// Kills of one directory. A check of all data follows each, which costs more as the data grows.
+/// The number of kills of one directory. A check of all data follows each, which takes longer as the data grows.
 const KILLS_OF_A_LIFE: u64 = 10;
-/// The most steps that a child takes before it is killed.
+/// The maximal number of steps that a child takes before it is killed.
 const STEPS_MAX: u64 = 1000;
 
 fn kills() -> u64 {

@@ -9,9 +9,9 @@ use std::fmt;
 /// The facts of one task's part of the store.
 pub(crate) type Facts = BTreeMap<String, i64>;
 
-/// The groups of a task's documents; statements about many documents are about one group.
+/// The number of groups of a task's documents; a statement on many documents changes one group.
 pub(crate) const GROUPS: i64 = 4;
-/// Documents of the collection that is created and dropped.
+/// The number of documents of the collection that is created and dropped.
 pub(crate) const FILLED: i64 = 20;
 /// The fact that the index exists that is created and dropped.
 pub(crate) const INDEX: &str = "index";

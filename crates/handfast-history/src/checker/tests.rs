@@ -249,7 +249,7 @@ fn a_long_chain_of_transactions_is_checked_without_recursion() {
         let event = Event { kind, process, transaction: None, operations, nanoseconds: None, error: None };
         checker.observe(event).unwrap();
     };
-    // Each overwrites the value of the previous one; the first reads the value of the last.
+    // Each transaction overwrites the value of the previous one; the first reads the value of the last.
     for value in 0..LENGTH {
         let seen = if value == 0 { LENGTH } else { value };
         let read = MicroOp::Read { key: 1.into(), seen: ReadValue::Value(seen.into()), amount: None };

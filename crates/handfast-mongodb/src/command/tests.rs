@@ -48,7 +48,8 @@ fn a_skip_and_a_limit_are_numbers_that_a_server_takes() {
     let check = |skip, limit, expected| assert_eq!(bounds(skip, limit), expected, "{skip} {limit:?}");
     check(0, None, (None, None));
     check(2, Some(3), (Some(2), Some(3)));
-    // None at all is asked for as one, which the caller leaves out: 0 would be all.
+    // A limit of 0 means no documents, and in a command all documents; so the command asks for one,
+    // which the caller drops.
     check(0, Some(0), (None, Some(1)));
     check(u64::MAX, Some(u64::MAX), (Some(i64::MAX), None));
     check(5, Some(u64::MAX), (Some(5), None));

@@ -15,7 +15,7 @@ fn journaled_means_as_far_as_a_failover_cannot_reach() {
     check(ReplicaSet, None, Journaled, rawdoc! { "w": "majority", "j": true });
     check(ReplicaSet, Some(500), Journaled, rawdoc! { "w": "majority", "j": true, "wtimeout": 500_i64 });
     check(ReplicaSet, None, Memory, rawdoc! { "w": 1 });
-    // Nobody could ask all shards afterwards.
+    // After a write to several shards no command could wait for all of them.
     check(Sharded, None, Memory, rawdoc! { "w": "majority", "j": true });
     assert!(!Concerns::new(Sharded, None).leaves_undone(Memory));
     assert!(Concerns::new(ReplicaSet, None).leaves_undone(Memory));

@@ -40,10 +40,10 @@ async fn an_unreachable_server_ends_the_wait_and_a_slow_one_does_not() {
     let error = contact.wait_for(late()).await.expect_err("nobody");
     assert_eq!((error.class(), error.applied()), (ErrorClass::Outage, Applied::No));
     assert!(error.message().starts_with("nothing listens at db:1"), "{error}");
-    // It has come.
+    // The server is found.
     contact.found("db:1");
     assert_eq!(contact.wait_for(late()).await.expect("an answer"), 7);
-    // From here on nothing is kept for the error of a first contact.
+    // After that no error is kept for a failure of the first contact.
     assert!(!contact.lost("db:1", &io(IoKind::ConnectionRefused, "refused")));
     assert!(contact.servers().is_none());
 }

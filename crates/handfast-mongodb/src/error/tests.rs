@@ -5,7 +5,8 @@ use super::{Effect, no_answer, of_code, of_driver};
 
 const WRITES: [Effect; 3] = [Effect::Nothing, Effect::One, Effect::Several];
 
-/// The class of a code, and whether a read, a write of one step and one of several may have been applied.
+/// Checks the class of a code, and whether a read, a write of one step and one of several may have been
+/// applied.
 fn check(code: i32, class: ErrorClass, applied: [Applied; 3]) {
     for (effect, applied) in WRITES.into_iter().zip(applied) {
         let error = of_code(code, "text", effect);
@@ -18,19 +19,20 @@ fn check(code: i32, class: ErrorClass, applied: [Applied; 3]) {
 fn codes_have_a_class_and_tell_what_was_done() {
     use Applied::{Maybe, No};
     use ErrorClass::{Command, TransientNetwork};
-    // Not the primary: it did not begin, but a statement before it may have been carried out.
+    // The server is not the primary: the operation did not begin, but an earlier statement may have been
+    // applied.
     for code in [10107, 13435, 10058] {
         check(code, TransientNetwork, [No, No, Maybe]);
     }
-    // It went away under the request.
+    // The server stopped during the request.
     for code in [6, 7, 89, 91, 189, 262, 9001, 11600, 11602, 13436] {
         check(code, TransientNetwork, [No, Maybe, Maybe]);
     }
-    // It was interrupted.
+    // The operation was interrupted.
     for code in [1, 8, 24, 50, 11601, 14031] {
         check(code, Command, [No, Maybe, Maybe]);
     }
-    // It was refused.
+    // The operation was refused.
     for code in [2, 9, 13, 14, 66, 112, 121, 11000, 40415] {
         check(code, Command, [No, No, No]);
     }

@@ -11,7 +11,7 @@ fn c() -> Namespace {
     Namespace::new("d", "c").expect("a valid name")
 }
 
-/// All that a request needs.
+/// Returns the capabilities that a request needs.
 fn needed(request: &impl Needs) -> Vec<Capability> {
     let mut all = Vec::new();
     let reported = request.needs(&mut |capability| {

@@ -10,7 +10,7 @@ fn a_shown_address_has_no_secrets() {
     check("mongodb://boss@a:1/?authMechanism=SCRAM-SHA-256", "mongodb://a:1");
 }
 
-/// Whatever is wrong with a connection string, its password is not in the error.
+/// An error about a connection string never contains its password.
 #[test]
 fn errors_have_no_secrets() {
     for uri in [

@@ -30,7 +30,7 @@ fn an_insert_counts_and_places_its_errors() {
     assert_eq!((refused.error.class(), refused.error.applied()), (ErrorClass::Command, Applied::No));
 }
 
-/// FerretDB 1 leaves the count out beside errors.
+/// FerretDB 1 omits the count if there are errors.
 #[test]
 fn an_insert_without_a_count_is_counted_by_its_errors() {
     let reply = rawdoc! { "writeErrors": [{ "index": 2, "code": 11000, "errmsg": "no" }] };
@@ -59,7 +59,7 @@ fn a_write_concern_that_was_not_met_leaves_the_write_in_doubt() {
     assert_eq!((error.class(), error.applied(), error.code()), (ErrorClass::Command, Applied::Maybe, Code(64)));
     assert_eq!(error.message(), "the write concern was not met: waited");
     assert_eq!(error.details(), Some(&rawdoc! { "errInfo": { "wtimeout": true } }));
-    // The primary stepped down while it waited.
+    // The primary stepped down while the write waited.
     let error = failed(11602);
     assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::Maybe));
 }

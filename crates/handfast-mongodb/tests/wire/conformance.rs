@@ -1,4 +1,4 @@
-//! The contract's suite, through the wire.
+//! The conformance suite of the contract, through the wire.
 
 use handfast_mongodb::ConnectOptions;
 use handfast_server::Topology;
@@ -20,7 +20,8 @@ async fn a_server_of_this_workspace_conforms() {
     assert!(report.passed.len() >= 270, "{report}");
 }
 
-/// The server reports the name of one without atomic updates, so that the client evaluates all requests.
+/// The server reports the name of a server without atomic updates, so that the client evaluates all
+/// requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_with_client_side_evaluation_conforms() {
     let subject = async || {

@@ -1,4 +1,4 @@
-//! Connecting: what is refused, what is found out, what is left behind.
+//! Connecting: refused servers, detected capabilities, and the removal of what the detection has written.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -97,7 +97,7 @@ fn refuses_array_filters(command: &RawDocument) -> ProxyAction {
     if has_field(command, "updates", "arrayFilters") { unknown() } else { ProxyAction::Pass }
 }
 
-/// Some servers take an option and pass over it.
+/// Returns the action of a proxy for a server that accepts an option and ignores it.
 fn ignores_sparse(command: &RawDocument) -> ProxyAction {
     if !has_field(command, "indexes", "sparse") {
         return ProxyAction::Pass;
@@ -105,7 +105,7 @@ fn ignores_sparse(command: &RawDocument) -> ProxyAction {
     ProxyAction::Answer(rawdoc! { "numIndexesBefore": 1, "numIndexesAfter": 2, "ok": 1 })
 }
 
-/// Others hang up on a value that they do not know.
+/// Returns the action of a proxy for a server that closes the connection on an unknown type of value.
 fn hangs_up_on_decimals(command: &RawDocument) -> ProxyAction {
     let documents = command.get_array("documents").into_iter().flatten().flatten();
     let mut documents = documents.filter_map(bson::RawBsonRef::as_document);
@@ -120,7 +120,7 @@ fn ignores_hints(command: &RawDocument) -> ProxyAction {
     ProxyAction::Answer(rawdoc! { "n": 0, "ok": 1 })
 }
 
-/// Behaves as a server for which NaN differs from NaN, and so is another `_id`.
+/// Returns the action of a proxy for a server for which NaN differs from NaN, and is another `_id`.
 fn refuses_to_replace_nan_ids(command: &RawDocument) -> ProxyAction {
     let statements = command.get_array("updates").into_iter().flatten().flatten();
     let mut changes = statements.filter_map(|one| one.as_document()?.get_document("u").ok());
@@ -150,7 +150,7 @@ async fn missing_capabilities_are_detected() {
     }
     proxy.play(ignores_hints);
     let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
-    // Refused before anything is sent: a find with a hint would have gone through.
+    // The request is refused before it is sent: the server would have accepted a find with a hint.
     let namespace = Namespace::new("d", "c").expect("valid");
     let find = Find { hint: Some(Hint::Name("_id_".to_owned())), ..Find::new(namespace, rawdoc! {}) };
     let error = connection.store.find_all(find).await.expect_err("refused");

@@ -1,4 +1,4 @@
-//! Lost requests and lost replies: what the error says, what really happened, and that nothing was sent twice.
+//! Lost requests and lost replies: the error, the effect on the server, and that nothing was sent twice.
 
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mongodb::{ConnectOptions, Connection, run_admin_command};
@@ -18,7 +18,7 @@ fn increment() -> UpdateSpec {
     UpdateSpec::Document(rawdoc! { "$inc": { "n": 1 } })
 }
 
-/// A write, by the name of its command.
+/// Sends a write, by the name of its command.
 async fn write(store: &dyn DocumentStore, name: &str) -> Result<()> {
     match name {
         "insert" => store.insert(Insert::new(c(), vec![rawdoc! { "_id": "new" }])).await.map(drop),
@@ -101,7 +101,7 @@ async fn a_cursor_that_breaks_gives_what_it_has_first() {
     assert!(cursor.next_page(BatchLimit::REPLY).await.expect("the end").exhausted);
 }
 
-/// A request too large for one command is several, and some of them were carried out.
+/// A request that is too large for one command takes several, of which some were applied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_of_several_commands_that_breaks_in_the_middle_is_in_doubt() {
     let server = TestServer::start(Topology::Standalone).await;
@@ -122,7 +122,7 @@ async fn a_request_of_several_commands_that_breaks_in_the_middle_is_in_doubt() {
     assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::Maybe));
     let kept = connection.store.count_matching(&c(), rawdoc! {}).await.expect("a count");
     assert!(kept > 0 && kept < 20, "{kept} of 20");
-    // As one command it would for certain not have been.
+    // A request of one command would certainly not have been applied.
     proxy.once(
         "insert",
         ProxyAction::Answer(

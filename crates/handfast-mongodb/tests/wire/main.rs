@@ -1,6 +1,6 @@
 //! The store through the wire: a server of this workspace behind a real socket, and a proxy that loses messages.
 //!
-//! Servers that nobody here wrote are in the program's `ext` tests.
+//! Servers of other projects are in the program's `ext` tests.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests too")]
 

@@ -1,4 +1,4 @@
-//! A server in this process, and a proxy before it.
+//! A server in this process, and a proxy in front of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,8 @@ impl TestServer {
         TestServer::over(store, Options { topology, ..Options::default() }).await
     }
 
-    /// A server that asks for a login, with a user `reader` (password `p`) who may read everything and write nothing.
+    /// Starts a server that requires a login, with a user `reader` (password `p`) who may read everything and write
+    /// nothing.
     pub(crate) async fn with_a_reader() -> Self {
         let store = MemoryStore::new(Sources::seeded(1));
         let name = UserName::new("admin", "reader").expect("a name");
@@ -67,28 +68,28 @@ pub(crate) async fn connected(uri: &str, options: ConnectOptions) -> Connection 
 /// The proxy's action for a request.
 #[derive(Clone, Debug)]
 pub(crate) enum ProxyAction {
-    /// Hands it on, and its answer back.
+    /// Forwards the request, and its reply.
     Pass,
-    /// Closes the connection instead of handing it on.
+    /// Closes the connection instead of forwarding the request.
     LoseRequest,
-    /// Hands it on, and closes the connection instead of handing its answer back.
+    /// Forwards the request, and closes the connection instead of forwarding the reply.
     LoseReply,
-    /// Hands it on, and keeps its answer.
+    /// Forwards the request, and withholds its reply.
     KeepReply,
-    /// Answers by itself.
+    /// Replies without the server.
     Answer(RawDocumentBuf),
 }
 
 type Script = Box<dyn FnMut(&RawDocument) -> ProxyAction + Send>;
 
-/// A proxy that asks a script about each request, and remembers the names of the commands that went through.
+/// A proxy that asks a script about each request, and records the names of the commands that it forwarded.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     script: Arc<Mutex<Script>>,
 }
 
 impl Proxy {
-    /// Before this server. Everything passes until a script says otherwise.
+    /// Starts a proxy in front of this server. It forwards everything until it gets a script.
     pub(crate) async fn before(server: &TestServer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -99,7 +100,7 @@ impl Proxy {
                 let asked = Arc::clone(&asked);
                 tokio::spawn(async move {
                     let server = TcpStream::connect(("127.0.0.1", behind)).await.expect("the server");
-                    // The connection ends, in whatever way.
+                    // The connection may end with an error.
                     let _ended = forward(client, server, asked).await;
                 });
             }
@@ -111,12 +112,12 @@ impl Proxy {
         format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
     }
 
-    /// Decides about each request from now on.
+    /// Sets the script that decides about each request from now on.
     pub(crate) fn play(&self, script: impl FnMut(&RawDocument) -> ProxyAction + Send + 'static) {
         *self.script.lock().expect("not poisoned") = Box::new(script);
     }
 
-    /// Does this to the next command of this name, and counts how many of them came.
+    /// Applies an action to the next command of this name, and counts the commands of this name.
     pub(crate) fn once(&self, name: &'static str, act: ProxyAction) -> Arc<Mutex<u32>> {
         let count = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&count);
@@ -132,7 +133,7 @@ impl Proxy {
     }
 }
 
-/// A script that gives a server another name: that of one without atomic updates.
+/// Returns the action that gives a server the name of one without atomic updates.
 pub(crate) fn as_ferretdb_1(command: &RawDocument) -> ProxyAction {
     match name_of(command) {
         "buildInfo" => ProxyAction::Answer(rawdoc! { "version": "7.0.42", "ferretdbVersion": "v1.24.2", "ok": 1 }),
@@ -140,7 +141,7 @@ pub(crate) fn as_ferretdb_1(command: &RawDocument) -> ProxyAction {
     }
 }
 
-/// The name of a command.
+/// Returns the name of a command.
 pub(crate) fn name_of(command: &RawDocument) -> &str {
     command.iter().flatten().next().map_or("", |(name, _)| name.as_str())
 }
@@ -173,7 +174,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, script: Arc<Mutex
     }
 }
 
-/// A message.
+/// Reads a message.
 async fn frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).await?;

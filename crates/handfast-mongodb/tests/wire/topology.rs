@@ -1,4 +1,4 @@
-//! Servers as they are found, lost, and found again; and a store that tries again meanwhile.
+//! Servers that are found, lost, and found again; and a store that retries meanwhile.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn listening() -> (ConnectOptions, ObservedRoles) {
     (ConnectOptions { observer: Some(observer), ..ConnectOptions::default() }, heard)
 }
 
-/// Waits until these roles were heard, in this order and no others.
+/// Waits until these roles were reported, in this order and no others.
 async fn expect_roles(heard: &ObservedRoles, roles: &[ServerRole]) {
     for _ in 0..1000 {
         let now: Vec<_> = heard.lock().expect("not poisoned").iter().map(|server| server.role).collect();
@@ -74,7 +74,8 @@ async fn a_resilient_store_waits_for_the_server_and_sends_it_once_more() {
         store.delete_one(&c(), rawdoc! { "_id": 1 }).await.expect("sent again");
         assert_eq!(store.count_matching(&c(), rawdoc! {}).await.expect("counted"), 0);
     }
-    // A server that steps down says that it did not begin: everything is sent again, once.
+    // A server that steps down reports that the operation did not begin: everything is sent again,
+    // once.
     let not_primary = || rawdoc! { "ok": 0, "code": 10107, "codeName": "NotWritablePrimary", "errmsg": "not primary" };
     store.insert_one(&c(), rawdoc! { "_id": 1, "n": 0 }).await.expect("inserted");
     proxy.once("update", ProxyAction::Answer(not_primary()));

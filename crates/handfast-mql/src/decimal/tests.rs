@@ -145,7 +145,7 @@ fn doubles_are_converted_with_fifteen_digits() {
 
 #[test]
 fn coefficients_beyond_the_format_count_as_zero() {
-    // The long form, and the short form with 10^34.
+    // The value has a long form, and a short form with 10^34.
     let long = Decimal::decode(Decimal128::from_bytes((0b11 << 125 | 1_u128 << 111).to_le_bytes()));
     let short = Decimal::decode(Decimal128::from_bytes(((BIAS as u128) << 113 | 10_u128.pow(34)).to_le_bytes()));
     assert!(long.is_zero() && short.is_zero());
@@ -166,7 +166,7 @@ fn integers_survive_the_conversion() {
     assert_eq!(decimal("1E+6000").to_i64_exact(), None);
 }
 
-/// Any stored form: random bits are nearly always a NaN or a huge number, so most are made from parts.
+/// Generates any stored form: random bits are nearly always a NaN or a huge number, so most are made from parts.
 pub(crate) fn any_decimal() -> impl Strategy<Value = Decimal> {
     let coefficient = prop_oneof![
         0..1000_u128,
@@ -217,7 +217,7 @@ proptest! {
         }
     }
 
-    /// Sums, differences and products against exact rational arithmetic in 10^-k units of i128.
+    /// Sums, differences and products are compared with exact rational arithmetic in 10^-k units of i128.
     #[test]
     fn rounding_is_to_the_nearest(a in any::<i64>(), b in any::<i64>(), c in 1..1_000_000_i64) {
         // a * b has up to 38 digits: the product is exact in i128, and the decimal must be the nearest of 34 digits.

@@ -112,7 +112,8 @@ fn malformed_input_is_refused() {
     }
 }
 
-/// Reads everything that `bson` offers to read: what passed the check must not fail, let alone panic.
+/// Reads everything that `bson` offers to read: no part of a document that passed the check may fail,
+/// let alone panic.
 fn read(document: &bson::RawDocument) {
     for element in document.iter_elements() {
         match element.expect("passed the check").value().expect("passed the check") {

@@ -21,7 +21,7 @@ fn matches(filter: &RawDocumentBuf, document: &RawDocumentBuf) -> bool {
     compile(filter).unwrap().matches(document, &context()).unwrap()
 }
 
-/// Checks which documents a filter matches and which it does not match.
+/// Checks that a filter matches the first documents and does not match the others.
 #[track_caller]
 fn check<const N: usize, const M: usize>(
     filter: RawDocumentBuf,
@@ -89,10 +89,10 @@ fn equality_compares_values_and_array_elements() {
     );
     check(rawdoc! { "a": RawBson::MinKey }, [rawdoc! { "a": RawBson::MinKey }], [rawdoc! {}, rawdoc! { "a": 1 }]);
     check(rawdoc! { "a": -0.0 }, [rawdoc! { "a": 0 }], []);
-    // Several conditions, and the same path twice.
+    // A filter has several conditions, and the same path twice.
     check(rawdoc! { "a": 1, "b": 2 }, [rawdoc! { "b": 2, "a": 1 }], [rawdoc! { "a": 1 }, rawdoc! { "b": 2 }]);
     check(rawdoc! { "a": 1, "a": 2 }, [rawdoc! { "a": [1, 2] }], [rawdoc! { "a": 1 }]);
-    // Names that look like a DBRef's are no operators.
+    // Fields with the names of a DBRef are no operators.
     check(rawdoc! { "a": { "$ref": "c", "$id": 1 } }, [rawdoc! { "a": { "$ref": "c", "$id": 1 } }], [rawdoc! {}]);
 }
 

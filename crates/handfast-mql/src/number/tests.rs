@@ -126,12 +126,13 @@ proptest! {
         }
     }
 
-    /// A double with few digits is exactly a decimal, so both roads must agree.
+    /// A double with few digits equals a decimal exactly, so both comparisons must agree.
     #[test]
     fn doubles_compare_as_their_decimals(a in -1_000_000..1_000_000_i64, b in -1_000_000..1_000_000_i64, shift in 0..40_u32) {
         let (x, y) = (a as f64 / (1_u64 << shift) as f64, b as f64);
         let exact = Decimal::from_f64_all_digits(x);
-        // 20 bits and 40 places: at most 60 digits; only those of 34 are exact.
+        // The product has 20 bits and 40 places, so at most 60 digits; only numbers of at most 34
+        // digits are exact.
         if exact.to_string().len() < 34 {
             prop_assert!(N::Double(x).compare(&N::Decimal(exact)).is_eq());
             prop_assert_eq!(N::Decimal(exact).compare(&N::Double(y)), x.partial_cmp(&y).unwrap());

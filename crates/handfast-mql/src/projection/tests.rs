@@ -184,7 +184,7 @@ fn invalid_array_operators_are_refused() {
         let start = "Invalid $slice syntax. The given syntax { $slice: ";
         assert!(error.message().starts_with(start) && error.message().contains(why), "{}", error.message());
     };
-    // As an expression this is well-formed, and fails where it is evaluated: 1 is no array.
+    // As an expression this is well-formed, and fails when it is evaluated: 1 is not an array.
     let error = run(&doc! { "a": { "$slice": [1, 0] } }, None, &doc! {}).unwrap_err();
     assert_eq!(error.code(), Code(28724));
     slice(Bson::Array(vec![1.into()]), "$slice array argument should be of form [skip, limit]");

@@ -210,7 +210,7 @@ fn value() -> impl Strategy<Value = Bson> {
     })
 }
 
-/// MongoDB's rule in other words: the least (or greatest) of the values that the array offers.
+/// Returns the least (or greatest) of the values of an array, by MongoDB's rule.
 fn extreme(value: &Bson, descending: bool) -> Bson {
     let Bson::Array(items) = value else { return value.clone() };
     let order = |a: &&Bson, b: &&Bson| {

@@ -3,7 +3,7 @@ use bson::{DateTime, Document, RawDocumentBuf, Timestamp};
 use super::{Applied, Update, UpdateOptions, UpdateSource};
 use crate::{Code, Context, MatchPosition, Result};
 
-/// 2001-09-09T01:46:40Z, and as many seconds.
+/// The time 2001-09-09T01:46:40Z.
 const NOW_MILLIS: i64 = 1_000_000_000_000;
 
 fn context() -> Context {

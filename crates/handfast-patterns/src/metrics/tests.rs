@@ -57,7 +57,7 @@ fn namespace(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("test", collection)?)
 }
 
-/// Records what is counted while a scenario runs.
+/// Records the metrics of a scenario.
 fn recorded(scenario: impl Future<Output = Result<()>>) -> Recorded {
     Recorded::of(scenario).0
 }
@@ -228,7 +228,7 @@ async fn two_phase() -> Result<()> {
     assert!(elsewhere.within(world.dying()).run(3).await.is_err());
     world.clock.advance(DAY);
     assert_eq!(transfers.recover(10).await?.done, 1);
-    // A copy of a request of the first transaction arrives when that was forgotten long ago.
+    // A copy of a request of the first transaction arrives long after the transaction was forgotten.
     let late = doc! {
         "$inc": { "balance": -100 },
         "$push": { "pendingTransactions": 1 },
@@ -276,7 +276,7 @@ async fn sync_flag() -> Result<()> {
     let rename = |name: &str| Change::new(doc! { "$set": { "name": name } });
     let _ = names.change(names.token(), 1, &rename("Mary")).await?;
     let dying = SyncFlag::attach(world.dying(), users.clone(), world.sources.clone(), options.clone())?;
-    // The answer to the change is lost with the process; the next process asks again.
+    // The answer to the change is lost with the process; the next process repeats the request.
     let token = dying.token();
     assert!(dying.change(token, 1, &rename("Ann")).await.is_err());
     let first_copy = Plan::at_request(Address::first(Operation::Update).of("comments"), Fault::Refuse);

@@ -40,7 +40,7 @@ fn the_table_of_states() {
     assert_eq!(arrows, expected);
 }
 
-/// John, version 6, as the copy says; and what its main document says.
+/// The copy has the name John and version 6; the main documents of the table differ from it.
 #[test]
 fn copies_are_compared_with_their_main_documents() {
     let now = Bson::DateTime(ManualClock::START);

@@ -1,4 +1,4 @@
-//! Dates that were written under a clock that was ahead and has been corrected since. They keep no work from being
+//! Dates that were written while a clock was ahead, before it was corrected. They prevent no work from being
 //! recovered.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ async fn transfers(world: &World, abandoned_after: Duration) -> TwoPhase {
     TwoPhase::open(Arc::clone(&world.store), target, world.sources.clone(), options).await.unwrap()
 }
 
-/// Leaves a transfer whose process dies when the first account has paid.
+/// Makes a transfer whose process dies when the first account has paid.
 async fn half_a_transfer(world: &World) {
     for id in ["A", "B"] {
         world.store.insert_one(&world.namespace("accounts"), rawdoc! { "_id": id, "balance": 1000 }).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_job_with_a_sign_of_life_far_ahead_is_returned_and_no_crash() {
     let returned = queue.show(1).await.unwrap().unwrap();
     assert_eq!((returned.state, returned.crashes, returned.worker), (JobState::Todo, 0, None));
     assert!(returned.error.unwrap().contains("ahead"));
-    // Its worker lives after all, and has lost the job.
+    // The worker of the job is alive, and has lost the job.
     assert_eq!(queue.renew(&job, None).await.unwrap(), ClaimState::Lost);
     assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Lost);
     world.clock.advance(20 * DAY);
@@ -204,7 +204,7 @@ async fn a_write_and_a_pin_with_a_date_far_ahead_are_over() {
     let status = tree.status().await.unwrap();
     assert_eq!((status.writing, status.pins), (0, 0));
     assert_eq!(tree.show(2).await.unwrap().unwrap().state, VersionState::Abandoned);
-    // The writer and the reader of the pin live after all, and learn that they are too late.
+    // The writer and the reader of the pin are alive, and get the result that they are too late.
     assert!(matches!(write.commit(doc! {}).await.unwrap(), Commit::Conflict));
     assert!(!pin.renew().await.unwrap());
 }

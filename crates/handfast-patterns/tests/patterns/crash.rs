@@ -8,12 +8,12 @@
 //!                    check
 //! ```
 //!
-//! Everything that process 1 was told to be done must hold for ever after, however the process ended. It reports this
-//! as it runs ([`World::acknowledge`]), and each point is checked for it, too.
+//! Each result that process 1 received must hold for ever after, however the process ended. It reports its results as it runs
+//! ([`World::acknowledge`]), and each point is checked for them, too.
 //!
-//! Both processes have their own pattern objects and share nothing but the store. Operations are those of the
-//! contract, including pages of cursors and the creation of indexes. The tests assert that each fault occurred, and how many points there are at least.
-//! No point is skipped, but on a slow store: see [`Stage::share`].
+//! Both processes have their own pattern objects and share nothing but the store. Operations are those of the contract, including pages of
+//! cursors and the creation of indexes. The tests assert that each fault occurred, and that there is a minimal number of points. No point
+//! is skipped, except on a slow store: see [`Stage::share`].
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -29,9 +29,9 @@ pub(crate) use crate::stage::Stage;
 /// The fault at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The operation is not applied, and the caller cannot know.
+    /// The operation is not applied, and its outcome is unknown to the caller.
     FailBefore,
-    /// The operation is applied, and the caller cannot know.
+    /// The operation is applied, and its outcome is unknown to the caller.
     LoseReply,
     /// The operation is not applied, and the process dies.
     CrashBefore,

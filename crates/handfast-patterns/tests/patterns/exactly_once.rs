@@ -20,8 +20,8 @@ fn count() -> Change {
     Change::increment("n", 1).or_insert()
 }
 
-/// Lists that are much shorter than a program's should be: no request of these tests is late by more than a few
-/// updates.
+/// Returns lists that are much shorter than a program's should be: no request of these tests is late by more than
+/// a few updates.
 fn memory() -> Memory {
     Memory { tokens_max: 50, ..Memory::default() }
 }
@@ -105,7 +105,8 @@ async fn ext_one_round_trip_killed_at_every_operation_on_ferretdb() {
     }
 }
 
-/// No caller asks again: the clean-up finishes what was begun, and every acknowledged update is counted.
+/// Checks updates in two steps that no caller repeats: the clean-up finishes those that were begun, and every
+/// acknowledged update is counted.
 async fn in_two_steps(stage: Stage) {
     let run = async |world: &World| {
         let two_step = two_step(world).await?;
@@ -258,7 +259,8 @@ async fn ten_thousand_in_two_steps_are_exact() {
     for _ in 0..INCREMENTS {
         match hasty.apply(hasty.token(), "today").await {
             Ok(outcome) => assert!(outcome.is_applied()),
-            // No caller asks again. The replies were lost, not the requests, so the clean-up finishes the rest.
+            // No caller repeats the update. The replies were lost, not the requests, so the clean-up finishes the
+            // rest.
             Err(error) => {
                 assert_eq!(error.applied(), Applied::Maybe);
                 in_doubt += 1;
@@ -305,7 +307,7 @@ async fn each_outcome_has_its_case() {
     assert_eq!(once.apply(one, "today", &Change::increment("n", 7).or_insert()).await.unwrap(), Outcome::Applied);
     assert_eq!(once.apply(one, "today", &count()).await.unwrap(), Outcome::AlreadyApplied);
     assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), Outcome::Applied);
-    // The guard does not hold any more, but the token is there, so it held before.
+    // The condition no longer holds, but the token is there, so the condition held before.
     assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), Outcome::AlreadyApplied);
     assert_eq!(once.apply(once.token(), "today", &withdraw).await.unwrap(), Outcome::Refused);
     assert_eq!(number(&day(&world).await), 2);
@@ -428,7 +430,7 @@ async fn a_refusal_of_the_store_is_an_error_and_not_retried() {
     assert_eq!(counting.operations() - before, 1);
 }
 
-/// Counts the operations of each form: the promise of one round trip, and of two.
+/// Counts the operations of each form: one round trip or two, as documented.
 #[tokio::test]
 async fn operations_per_increment() {
     let world = World::in_memory();

@@ -43,10 +43,10 @@ impl World {
     }
 }
 
-/// The time in which a process comes to a request, on a busy machine as well.
+/// The maximal time until a process reaches a request, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits until the addressed request of a store is frozen, which a task sends.
+/// Waits until the addressed request of a store, which a task sends, is frozen.
 pub(crate) async fn wait_until_frozen<T>(store: &Faulty<dyn DocumentStore>, task: &JoinHandle<T>) {
     let frozen = async {
         while store.frozen() == 0 {

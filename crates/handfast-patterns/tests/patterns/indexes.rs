@@ -129,7 +129,7 @@ impl DelegatingStore for Explaining {
     }
 }
 
-/// Plays a pattern on the embedded store and checks its queries.
+/// Runs a pattern on the embedded store and checks its queries.
 async fn played(play: impl AsyncFn(&World), expected: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let world = World::new(&Stage::embedded(directory.path()).await, "test");

@@ -180,7 +180,7 @@ async fn a_job_whose_worker_speaks_up_is_not_reclaimed() {
     assert_eq!(queue.complete(&job, None).await.unwrap(), ClaimState::Held);
 }
 
-/// The job's worker is seen silent, and renews its claim before the job is returned.
+/// The job's worker is found silent, and renews its claim before the job is returned.
 #[tokio::test]
 async fn a_reclaimer_that_is_slow_does_not_take_a_job_that_was_renewed() {
     let world = World::in_memory();
@@ -301,7 +301,7 @@ async fn jobs_of_one_key_are_done_in_order() {
     assert!(matches!(unordered.enqueue(numbered(1).in_order("x")).await, Err(Error::Invalid { .. })));
 }
 
-/// Two workers that look at the same moment never both get a job of one key.
+/// Two workers that claim at the same moment never both get a job of one key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_job_of_a_key_at_a_time_with_many_workers() {
     let world = World::in_memory();
@@ -418,7 +418,7 @@ async fn operations_per_job() {
     let world = World::in_memory();
     let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::none()));
     let queue = open(&world.on(counting.clone())).await;
-    // A claim looks once a second whether the queue is paused.
+    // A claim reads once a second whether the queue is paused.
     assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None);
     let before = counting.operations();
     queue.enqueue(friends()).await.unwrap();

@@ -1,4 +1,5 @@
-//! The patterns, on the store in memory and on the embedded one: killed at every operation, and run side by side.
+//! The patterns, on the store in memory and on the embedded one: processes are killed at every operation, and
+//! several run at once.
 
 #![allow(
     clippy::unwrap_used,

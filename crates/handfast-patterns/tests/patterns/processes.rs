@@ -30,11 +30,11 @@ use handfast_txn::Database;
 const PROCESSES: u32 = 3;
 /// The number of rounds, each of which kills them all.
 const ROUNDS: u32 = 4;
-/// The time for which the others go on after the first was killed.
+/// The time for which the other processes continue after the first was killed.
 const GO_ON: Duration = Duration::from_millis(300);
-/// The pause between two looks at the progress of processes.
+/// The pause between two checks of the progress of processes.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The looks until a process counts as hanging: a minute, as a busy machine is slow to start it.
+/// The number of checks after which a process counts as hanging: a minute, as a busy machine is slow to start it.
 const LOOKS_MAX: u32 = 6000;
 /// The lease of workers, so short that recoveries run while processes are killed.
 const LEASE: Duration = Duration::from_millis(400);

@@ -16,7 +16,7 @@ use crate::crash::{Stage, World, every_point};
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The clock of tests begins at 2020-01-01T00:00:00Z.
+/// Returns a schedule. The clock of tests begins at 2020-01-01T00:00:00Z.
 fn schedule(cron: &str, zone: &str, missed: Missed) -> Schedule {
     let job = NewJob::new("report", &doc! { "of": "sales" }).unwrap();
     Schedule { name: "report".to_owned(), cron: cron.to_owned(), zone: zone.to_owned(), missed, job }

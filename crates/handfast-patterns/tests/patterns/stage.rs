@@ -13,7 +13,7 @@ use handfast_server::{Address, Listeners, Server, ShutdownHandle};
 use handfast_store::{DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_txn::Database;
 
-/// Limit on the attempts to reach a server.
+/// The maximal number of attempts to reach a server.
 const LOOKS_MAX: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(20);
 /// The share of the points that run on FerretDB, where one takes a fifth of a second: every third one, so that each operation meets two or three kinds of
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     backing: Backing,
 }
 
-/// Owners of what must live as long as the store.
+/// Owners of values that must live as long as the store.
 #[allow(dead_code, reason = "kept to be dropped")]
 enum Backing {
     Nothing,
@@ -106,7 +106,7 @@ impl Stage {
         }
     }
 
-    /// Returns of how many points one runs.
+    /// Returns `n` if one of `n` points runs.
     pub(crate) fn share(&self) -> u64 {
         match self {
             Stage::Shared(Shared { backing: Backing::FerretDb(_), .. })

@@ -22,8 +22,8 @@ use crate::fault::first;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The user's name and its first letter have copies in comments; comments may have an editor as well. Likes are
-/// deleted with their user.
+/// Returns links by which the user's name and its first letter have copies in comments, which may have an editor as
+/// well. Likes are deleted with their user.
 fn options(world: &World) -> SyncFlagOptions {
     let initial = |user: &Document| Some(Bson::from(user.get_str("name").ok()?.get(..1)?));
     SyncFlagOptions::new([

@@ -1,4 +1,4 @@
-//! The patterns on a `Database`, which is a store: within its transactions, and beside them. On both engines.
+//! The patterns on a `Database`, which is a store: within its transactions, and beside them, on both engines.
 
 use std::sync::Arc;
 

@@ -34,7 +34,7 @@ async fn open(world: &World, application: &str) -> Result<TwoPhase> {
     open_with(world, options(world, application)).await
 }
 
-/// The accounts of the seed.
+/// Inserts the accounts of the seed.
 async fn accounts(world: &World) {
     for id in ["A", "B"] {
         let account = rawdoc! { "_id": id, "balance": 1000, "pendingTransactions": [] };
@@ -60,7 +60,7 @@ async fn balances(world: &World) -> Vec<i64> {
     all(world, "accounts").await.iter().map(|account| number(account, "balance")).collect()
 }
 
-/// Returns the documents in a line: `initial | A 1000 [] | B 1000 []`.
+/// Returns the documents in a line: `initial A 1000 [] B 1000 []`.
 async fn shown(world: &World) -> String {
     let mut parts: Vec<String> = Vec::new();
     for transaction in all(world, "transactions").await {
@@ -478,7 +478,7 @@ async fn a_transaction_is_taken_over_once() {
     let dying = world.fault_at(first(Operation::FindAndModify, "transactions"), Fault::CrashAfter);
     open(&world.on(dying), "App1").await.unwrap().run(1).await.expect_err("killed");
     world.clock.advance(HOUR);
-    // It has found the transaction and is about to take it over.
+    // The recovery has found the transaction and is about to take it over.
     let slow = world.fault_at(first(Operation::Update, "transactions"), Fault::FreezeBefore);
     let app2 = open(&world.on(slow.clone()), "App2").await.unwrap();
     let recovery = tokio::spawn(async move { app2.recover(10).await });

@@ -86,7 +86,7 @@ async fn change(tree: &VersionedTree, changes: &'static [(&'static str, Option<i
     tree.change(|write| edit(write, changes)).await
 }
 
-/// Checks that a version is what its root says, reading it in each way.
+/// Checks that a version agrees with its root, reading it in each way.
 async fn whole(snapshot: &Snapshot) -> Result<(), String> {
     let text = |error: Error| error.to_string();
     let expected = numbers_of(snapshot);
@@ -99,7 +99,7 @@ async fn whole(snapshot: &Snapshot) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each item is what the root says, reading one by one.
+/// Checks that each item agrees with the root, reading one by one.
 async fn whole_one_by_one(snapshot: &Snapshot) {
     whole(snapshot).await.unwrap();
     for item in ["a", "b", "c", "d"] {
@@ -119,7 +119,7 @@ fn numbers_of(snapshot: &Snapshot) -> Vec<(String, i32)> {
     numbers
 }
 
-/// Checks that every readable version is what its root says.
+/// Checks that every readable version agrees with its root.
 async fn all_whole(world: &World) -> Result<(), String> {
     let tree = open(world).await.map_err(|error| error.to_string())?;
     let verified = tree.verify(None, |_| ()).await.map_err(|error| error.to_string())?;
@@ -245,8 +245,8 @@ async fn two_versions_are_compared() {
     assert!(matches!(tree.diff(1, 9).await, Err(Error::Missing { .. })));
 }
 
-/// Of two writers on top of one version the first to commit wins; the other one gets a conflict, and tries again on
-/// top.
+/// Of two writers on top of one version the first to commit succeeds; the other one gets a conflict, and writes
+/// again on top.
 #[tokio::test]
 async fn one_of_two_writers_wins() {
     for first in [0, 1] {
@@ -296,7 +296,7 @@ async fn a_change_runs_again_after_a_conflict() {
     assert!(matches!(refused.await, Err(Error::Invalid { .. })));
     all_whole(&world).await.unwrap();
     nothing_left(&world).await.unwrap();
-    // Other writers come first each time.
+    // Other writers commit first each time.
     let never = tree.change(|write| {
         let tree = tree.clone();
         async move {

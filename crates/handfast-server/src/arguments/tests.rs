@@ -5,7 +5,7 @@ use handfast_wire::Sequence;
 use super::{Arguments, Field, GENERIC};
 use crate::error::CommandResult;
 
-/// The fields of a command, as a request gives them: without its name, and without those that every command may carry.
+/// Returns the fields of a command in a request, without its name, and without those that every command may carry.
 fn fields(body: &RawDocument) -> Vec<Field<'_>> {
     let fields = body.iter().skip(1).map(|element| element.unwrap()).map(|(name, value)| (name.as_str(), value));
     fields.filter(|(name, _)| !GENERIC.contains(name)).map(|(name, value)| Field { name, value }).collect()

@@ -11,7 +11,7 @@ fn documents(count: usize, bytes: usize) -> Vec<RawDocumentBuf> {
     (0..count).map(|place| rawdoc! { "_id": i32::try_from(place).unwrap(), "fill": "x".repeat(bytes) }).collect()
 }
 
-/// All batches until the end, as (documents, bytes of the reply).
+/// Returns all batches of a cursor, as (documents, bytes of the reply).
 async fn batches(documents: Vec<RawDocumentBuf>, size: usize) -> Vec<(usize, usize)> {
     let budget = MemoryBudget::new(64 << 20);
     let expected = documents.clone();
@@ -48,7 +48,7 @@ async fn no_reply_exceeds_the_largest_document() {
     let shapes = batches(documents(50, 1024 * 1024), usize::MAX).await;
     assert!(shapes.iter().all(|shape| shape.1 <= DOCUMENT_BYTES_MAX), "{shapes:?}");
     assert_eq!(shapes.iter().map(|shape| shape.0).collect::<Vec<_>>(), [15, 15, 15, 5]);
-    // A large one behind small ones starts a batch of its own.
+    // A large document after small ones starts a batch of its own.
     let mixed = [documents(3, 10), documents(1, DOCUMENT_BYTES_MAX - 100), documents(2, 10)].concat();
     let shapes = batches(mixed, usize::MAX).await;
     assert_eq!(shapes.iter().map(|shape| shape.0).collect::<Vec<_>>(), [3, 1, 2]);

@@ -1,4 +1,4 @@
-//! Tests of the table of commands, and of what several commands have in common.
+//! Tests of the table of commands, and of properties that several commands share.
 
 mod retryable_writes;
 mod sessions;

@@ -186,7 +186,7 @@ async fn malformed_messages_close_the_connection() {
     ] {
         let mut client = server.connect();
         client.send_bytes(&bytes).await;
-        // Before the end there may be a reply, and nothing else.
+        // Before the end of the stream there may be replies, and nothing else.
         while client.receive_frame().await.is_some() {}
         client.served.await.unwrap();
     }
@@ -194,7 +194,7 @@ async fn malformed_messages_close_the_connection() {
 }
 
 fn bomb(levels: usize, kind: u8) -> Vec<u8> {
-    // Each level: length, type, "a", 0, the next level, 0.
+    // Each level consists of its length, the type, "a", 0, the next level, and 0.
     let mut document = vec![5, 0, 0, 0, 0];
     for _ in 0..levels {
         let length = i32::try_from(document.len() + 8).unwrap();

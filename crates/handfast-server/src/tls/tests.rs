@@ -93,10 +93,11 @@ async fn a_client_that_trusts_the_certificate_is_served() {
 
 #[test]
 fn a_tls_hello_is_distinguished_from_messages() {
-    // As a client of TLS 1.3 begins: record, version, length, ClientHello, length, version, random bytes.
+    // A client of TLS 1.3 begins with record, version, length, ClientHello, length, version, and random
+    // bytes.
     let hello = [0x16, 3, 1, 0, 0xF6, 1, 0, 0, 0xF2, 3, 3, 0x5A, 0x10, 0x77, 0xC2, 0x9D];
     assert!(is_hello(&hello));
-    // A message of the length 0x00010316 that is the 256th of its client begins so, too.
+    // The 256th message of a client begins with the same bytes if its length is 0x00010316.
     let mut message = [0x16, 3, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xDD, 7, 0, 0];
     assert!(!is_hello(&message));
     message[0] = 0x17;

@@ -75,7 +75,7 @@ async fn every_mutant_is_caught() {
         if !said.iter().any(|wrong| wrong.contains(expected)) {
             escaped.push(format!("{mutant:?} by {kind:?}: no '{expected}' in {said:?}"));
         }
-        // A run without the fault passes, so the store around it is not what was caught.
+        // A run without the fault passes, so the failure comes from the fault.
         if let Err(wrong) = run(Mutant::Sound, catalog, kind, SEEDS.start).await {
             escaped.push(format!("{kind:?} without a mutation: {wrong}"));
         }

@@ -15,7 +15,7 @@ pub(crate) enum PrimaryAnswer {
     Nothing,
 }
 
-/// The step on another row that a decision leads to.
+/// Returns the step on another row that follows from a decision.
 pub(crate) fn resolution(decision: Decision, claim: Claim) -> Operation {
     match decision {
         Decision::Committed(at) => Operation::RollForward(claim, at),
@@ -27,7 +27,7 @@ impl Protocol {
     /// Adds the actions of other processes for a client's transaction.
     pub(crate) fn others_actions(&self, state: &State, client: ClientIndex, of: &Client, actions: &mut Vec<Action>) {
         if of.has_begun() && (of.learned.is_some() || !self.keeps_decisions()) {
-            // The row may have lost its lock, and the step has to notice that.
+            // Another process may have removed the lock, and the step has to notice that.
             let written = of.program().writes.iter();
             actions.extend(written.map(|write| Action::Resolve(client, write.document)));
         }

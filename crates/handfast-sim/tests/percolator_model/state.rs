@@ -64,7 +64,7 @@ pub(crate) mod programs {
     pub(crate) const LOOK_AT_ALL: u8 = 7;
 }
 
-/// A state.
+/// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     /// The last tick that the oracle gave out.

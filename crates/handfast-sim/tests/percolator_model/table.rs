@@ -80,12 +80,12 @@ pub(crate) enum Outcome {
 pub(crate) struct Entry {
     pub(crate) row: Row,
     pub(crate) document: u8,
-    /// The start of the transaction whose lock it has.
+    /// The start of the transaction whose lock is on the row.
     pub(crate) lock: Option<u8>,
     pub(crate) versions: Vec<Fact>,
 }
 
-/// A version.
+/// A version of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fact {
     pub(crate) start: u8,

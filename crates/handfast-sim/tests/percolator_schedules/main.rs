@@ -1,4 +1,4 @@
-//! Runs the engine Percolator in interleavings that a seed determines, and has the history of its clients judged.
+//! Runs the engine Percolator in interleavings that a seed determines, and checks the history of its clients with the judges.
 //!
 //! Three clients on two processes change two documents, and a third process cleans. Each request to the store waits until the
 //! [`scheduler`] releases it: one at a time, in an order that the seed determines. At times the scheduler loses a request or an

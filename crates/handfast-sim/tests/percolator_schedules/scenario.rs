@@ -40,12 +40,12 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// A few transactions on two documents.
+    /// Returns a scenario of a few transactions on two documents.
     pub(crate) fn small(kind: WorkloadKind, disturbance: Disturbance) -> Scenario {
         Scenario { kind, disturbance, documents: 2, committed: 4 }
     }
 
-    /// More transactions on more documents, for rare interleavings.
+    /// Returns a scenario of more transactions on more documents, for rare interleavings.
     pub(crate) fn long(disturbance: Disturbance) -> Scenario {
         Scenario { kind: WorkloadKind::ListAppend, disturbance, documents: 3, committed: 16 }
     }

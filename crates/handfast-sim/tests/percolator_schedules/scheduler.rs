@@ -14,9 +14,9 @@ const LOCK_TIME: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(1_300);
 /// The number of steps of the clock by the lifetime of a lock: together less than the longest delay of a request.
 const TICKS_MAX: u32 = 30;
-/// The number of requests of which one is held back.
+/// The number of requests of which one is delayed.
 const HELD_ONE_IN: usize = 12;
-/// The least and the largest number of other requests before a held one is released.
+/// The least and the largest number of other requests before a delayed one is released.
 const HELD_FOR: (usize, usize) = (20, 100);
 /// The errors of clocks in seconds: days, more than the retention, more than the lifetime of a lock, or none.
 pub(crate) const WRONG_BY_SECONDS: [i64; 8] = [-3 * 86_400, -1_200, -10, 0, 0, 1, 1_200, 3 * 86_400];
@@ -62,7 +62,7 @@ pub(crate) struct Scheduler {
     pub(crate) random: SeededRandom,
     pub(crate) disturbance: Disturbance,
     ticks: u32,
-    /// A request that is held back: process, number, and the step of its release.
+    /// A delayed request: process, number, and the step of its release.
     held: Option<(usize, u64, usize)>,
     /// The step up to which only the cleaner runs.
     alone: usize,
@@ -135,7 +135,7 @@ impl Scheduler {
         self.asleep.is_some_and(|(at, until)| at == process && self.steps <= until)
     }
 
-    /// Chooses a waiting request, with the same probability for each process that is not held back.
+    /// Chooses a waiting request, with the same probability for each process that is not asleep and has no delayed request.
     fn choose(&mut self) -> (usize, u64) {
         let (steps, held) = (self.steps, self.held);
         let is_held = |process: usize, number: u64| {
@@ -155,7 +155,7 @@ impl Scheduler {
             waiting.retain(|(process, _)| *process == cleaner);
         }
         let Some((process, numbers)) = waiting.get(self.below(waiting.len())) else {
-            // Only the held request is left.
+            // Only the delayed request is left.
             return self.held.take().map(|(process, number, _)| (process, number)).unwrap_or_default();
         };
         let number = numbers[self.below(numbers.len())];

@@ -74,7 +74,7 @@ fn databases_with_a_prefix_conform_and_leave_the_others_unchanged() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("runtime");
     runtime.block_on(async {
         let store = Arc::new(memory());
-        // Names that cases use, and one that begins like the prefix.
+        // Cases use the first names, and the last one begins like the prefix.
         let others = ["conformance", "zoo", "suite"].map(|database| Namespace::valid(database, "c"));
         for namespace in &others {
             store.insert_one(namespace, rawdoc! { "_id": 1 }).await.expect("inserted");
@@ -129,7 +129,7 @@ async fn a_case_that_meets_what_the_backend_lacks_is_refused_by_its_name() {
     assert_eq!(run("sparse indexes").await.refused, [(case, "sparse indexes")]);
     let other = run("partial indexes").await;
     assert_eq!((other.failed.len(), other.refused.len()), (1, 0), "{other}");
-    // A case that fails for another reason fails, whatever the backend lacks.
+    // A case that fails for another reason counts as failed, whatever the backend lacks.
     let make = async || broken::subject(Defect::SparseIsIgnored).without(["sparse indexes"]);
     let ignored = run_matching(make, |name| name == Defect::SparseIsIgnored.caught_by()).await;
     assert_eq!((ignored.failed.len(), ignored.refused.len()), (1, 0), "{ignored}");

@@ -1,4 +1,4 @@
-//! Lines of transactions that want the same documents.
+//! The queues of transactions that want the same documents.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -53,7 +53,7 @@ impl Setting {
     }
 }
 
-/// The transaction, if it has begun.
+/// Returns the claims of the transaction, if it has begun.
 fn begun(waiting: &mut Waiting<'_>) -> Option<TransactionClaims> {
     match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(holder) => Some(holder),
@@ -106,7 +106,7 @@ async fn a_cancelled_wait_is_passed_over_before_and_after_its_notification() {
     assert!([&mut impatient, &mut late, &mut last].map(|waiting| begun(waiting).is_none()).iter().all(|waits| *waits));
     drop(impatient);
     drop(first);
-    // It was called, and goes before it hears of it.
+    // The transaction was notified, and is cancelled before it runs again.
     drop(late);
     drop(begun(&mut last).unwrap());
     assert!(setting.is_empty());

@@ -35,7 +35,7 @@ mod tests {
             let mut pauses: Vec<_> = (0..1_000).map(|_| pause(attempt, random.next_u64())).collect();
             pauses.sort_unstable();
             assert!(pauses.last().is_some_and(|longest| *longest < bound), "after {attempt}: {pauses:?}");
-            // All of the range is used, evenly: two who lost at the same time hardly meet again.
+            // The pauses are spread evenly over the whole range, so that two transactions with a conflict rarely meet again.
             for (tenth, pauses) in (0_u32..).zip(pauses.chunks(100)) {
                 let middle = bound * (2 * tenth + 1) / 20;
                 let is_near = pauses.iter().all(|pause| pause.abs_diff(middle) < bound / 10);

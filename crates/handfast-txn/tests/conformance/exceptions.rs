@@ -1,25 +1,25 @@
-//! The cases that do not pass, by name and reason.
+//! The conformance cases that do not pass, by name and reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use handfast_store::conformance::{self, Report};
 
-/// Cases that do not pass, all for one reason.
+/// Cases that do not pass for one common reason.
 #[derive(Clone, Copy)]
 pub(crate) struct Exceptions {
-    /// The text is a part of what the suite reports of each case: of one that it skipped, or of one that failed.
+    /// A part of the suite's report on each case, whether the case was skipped or failed.
     pub(crate) said: &'static str,
     pub(crate) cases: &'static [&'static str],
-    /// They pass when what goes on in the background was quick.
+    /// Whether the cases pass if background work was quick.
     pub(crate) sometimes_pass: bool,
 }
 
-/// It explains how the store would do it, which knows nothing of a transaction's own writes or of older versions. What has just been
-/// committed may have locks for a moment.
+/// `explain` describes the store's query, which does not include a transaction's own writes and older versions. A document may be
+/// locked for a moment after its commit.
 pub(crate) const EXPLAIN: Exceptions =
     Exceptions { said: "nReturned of 5", cases: &["explain_counts_what_it_returned"], sometimes_pass: true };
 
-/// Operations on more than documents are refused inside of a transaction, and so are requests for details of an index or a record.
+/// Operations on the catalog are refused inside of a transaction, and so are requests for details of an index or a record.
 pub(crate) const CATALOG: Exceptions = Exceptions {
     sometimes_pass: false,
     said: "OperationNotSupportedInTransaction(263)",
@@ -181,7 +181,8 @@ pub(crate) const BATCHES: Exceptions = Exceptions {
     ],
 };
 
-/// Each case passed, or is in one of the lists for the reason that the list gives; and no list has one too many.
+/// Checks that each case passed, or is in one of the lists for the reason that the list gives, and that each case of a list did not
+/// pass.
 pub(crate) fn check(report: &Report, all: &[Exceptions]) {
     let failed = report.failed.iter().map(|(name, why)| (*name, why.as_str()));
     let others = report.skipped.iter().chain(&report.refused).copied();

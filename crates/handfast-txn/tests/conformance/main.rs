@@ -1,7 +1,7 @@
 //! A database and an open transaction are stores: the contract's whole suite, over the store in memory, the embedded one
 //! and the engine Percolator.
 //!
-//! What does not pass is in lists, each case by name, with its reason ([`exceptions`]). The lists are exact in both
+//! Cases that do not pass are in lists, each by name, with its reason ([`exceptions`]). The lists are exact in both
 //! directions: nothing else may fail or be skipped, and a case that begins to pass has to leave its list.
 
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "helpers of tests are tests")]
@@ -23,30 +23,31 @@ fn memory() -> MemoryStore {
     MemoryStore::new(Sources::seeded(1))
 }
 
-/// An embedded store, and the directory that it is in.
+/// Returns an embedded store, and its directory.
 async fn embedded() -> (EmbeddedStore, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::small()).await.expect("open");
     (store, directory)
 }
 
-/// The engine Percolator.
+/// Returns a database with the engine Percolator.
 fn percolator() -> Database {
     let sources = Sources::system().expect("sources");
     percolator_over(Arc::new(MemoryStore::new(sources.clone())), sources, None)
 }
 
-/// Time goes by: a collection that is renamed leaves locks behind that have to expire.
+/// Returns a database with the engine Percolator. Its clock runs: a collection that is renamed leaves locks behind that
+/// have to expire.
 fn percolator_over(store: Arc<dyn DocumentStore>, sources: Sources, routing: Option<Routing>) -> Database {
     let lock_ttl = Duration::from_millis(300);
     let options = PercolatorOptions { lock_ttl, cleaning_interval: None, routing, ..PercolatorOptions::default() };
     Database::percolator(store, sources, options).expect("a database")
 }
 
-/// The engine over two stores. What the suite reads and writes beside its first collection is in the second.
+/// Routes that put the suite's other collections into the second of two stores.
 const OTHERS_APART: [&str; 5] =
     ["*=main", "conformance.other=side", "conformance.target=side", "conformance.people=side", "zoo=side"];
-/// The first collection itself is there: it cannot get a name of the other store.
+/// Routes that put the suite's first collection into the second store: it cannot be renamed into the other store.
 const FIRST_APART: [&str; 2] = ["*=main", "conformance.c=side"];
 
 fn routed(routes: &[&str]) -> Database {
@@ -62,12 +63,13 @@ fn local(store: impl AtomicStore) -> Database {
     Database::local(store, Sources::seeded(2))
 }
 
-/// Each operation is a transaction of its own: does tickets once, and reads one snapshot.
+/// Returns a subject of which each operation is a transaction of its own: it applies a ticket once, and reads one
+/// snapshot.
 fn database(database: Database) -> Subject {
     Subject::new(Arc::new(database)).with_tickets().with_snapshot_cursors()
 }
 
-/// Each case is one transaction, which is never committed.
+/// Returns a subject of which each case is one transaction, which is never committed.
 async fn transaction(database: Database, options: TransactionOptions) -> Subject {
     let transaction = database.begin_with(options).await.expect("a transaction");
     Subject::new(Arc::new(transaction)).with_snapshot_cursors().keeping(database)

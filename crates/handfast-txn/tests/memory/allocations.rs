@@ -1,4 +1,4 @@
-//! The allocations of a transfer on the thread that runs it are bounded: they are most of its cost there besides its reads.
+//! The allocations of a transfer on the thread that runs it are bounded: besides its reads they are most of its cost there.
 
 use allocation_counter::measure;
 use bson::rawdoc;
@@ -6,7 +6,7 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_store::{Namespace, Sources, StoreExt};
 use handfast_txn::Database;
 
-/// A few more allocations than there are now. An update by `_id` that opened a cursor would need 30 more.
+/// The bound: a few more allocations than a transfer makes. An update by `_id` that opened a cursor would need 30 more.
 const TRANSFER_MAX: u64 = 160;
 
 #[test]

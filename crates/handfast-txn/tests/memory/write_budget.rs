@@ -6,10 +6,10 @@ use handfast_store::{CreateIndexes, DocumentStore, IndexSpec, MemoryStore, Names
 use handfast_txn::Database;
 use tokio::runtime::Runtime;
 
-/// Documents of one transaction: hash tables have just doubled at the first number, and are nearly full at the second.
+/// The numbers of documents of a transaction: hash tables have just doubled at the first number, and are nearly full at the second.
 const DOCUMENTS: [i32; 2] = [1_800, 3_570];
 
-/// Somebody's collection.
+/// A collection, with the form of its documents.
 struct Shape {
     name: &'static str,
     namespace: Namespace,
@@ -84,12 +84,12 @@ fn replaced(runtime: &Runtime, shape: &Shape, documents: i32) -> (f64, f64) {
     (each(counted as f64), each(taken.bytes_current as f64))
 }
 
-/// The bytes that were counted for each document, and those that it took.
+/// Returns the bytes that were counted for each document, and those that it took.
 fn measured(runtime: &Runtime, shape: &Shape, documents: i32) -> (f64, f64) {
     let database = runtime.block_on(with_indexes(shape));
     let tx = runtime.block_on(database.begin()).unwrap();
     let insert = |n: i32| runtime.block_on(tx.insert_one(&shape.namespace, (shape.document)(n))).unwrap();
-    // What the first one takes once: indexes, tables.
+    // The first insert also allocates indexes and tables.
     insert(-1);
     let before = database.counts().write_bytes;
     let taken = allocation_counter::measure(|| (0..documents).for_each(insert));

@@ -1,4 +1,4 @@
-//! Unique indexes are built, dropped and renamed beside those who write, and whatever goes wrong.
+//! Unique indexes are built, dropped and renamed beside writers, while requests fail or processes die.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn written(database: &Database) -> handfast_store::Result<()> {
     panic!("a writer had a conflict twenty times")
 }
 
-/// A second document with the key of Bob.
+/// Inserts a second document with the key of Bob.
 async fn doubled(database: &Database) -> handfast_store::Result<()> {
     database.insert_one(&users(), rawdoc! { "_id": "Zoe", "mail": "a" }).await
 }
@@ -48,8 +48,8 @@ where
     tokio::spawn(run(bank.process_over(store)))
 }
 
-/// Stops one of the two before each of its operations in turn, lets the other one go as far as it gets, then both to their
-/// ends. Returns what both said, and how often each was stopped.
+/// Stops one of the two before each of its operations in turn, lets the other one run as far as it can, and then finishes
+/// both. Calls `check` with the case, and with whether each of the two succeeded.
 async fn concurrently<F, G>(
     one: impl Fn(Database) -> F,
     other: impl Fn(Database) -> G,
@@ -65,7 +65,7 @@ async fn concurrently<F, G>(
         let is_stopped = stopped(&faulty, || first.is_finished()).await;
         let plain = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
         let second = spawn(plain, &bank, &other);
-        // It may have to wait for the first one.
+        // The second one may have to wait for the first one.
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
@@ -107,7 +107,7 @@ async fn an_index_is_built_beside_a_writer() {
     };
     concurrently(build, change, &check).await;
     concurrently(change, build, &check).await;
-    // Who only gives a key up writes its row all the same: the builder may be about to write it.
+    // A writer that only gives a key up writes its key row all the same: the builder may be about to write that row.
     let leave = async |database: Database| {
         let change = rawdoc! { "$set": { "mail": 77 } };
         database.update_one(&users(), rawdoc! { "_id": 1 }, change).await?;
@@ -117,7 +117,7 @@ async fn an_index_is_built_beside_a_writer() {
     concurrently(leave, build, &check).await;
 }
 
-/// Exactly one of the two is refused.
+/// Exactly one of the two is refused: the build of the index, or the writer of a duplicate key.
 #[tokio::test]
 async fn an_index_is_built_beside_one_who_takes_a_key_twice() {
     let check = async |bank: &Bank, case: String, is_ok: [bool; 2]| {
@@ -149,7 +149,7 @@ async fn an_index_is_dropped_beside_a_writer() {
     concurrently(change, remove, &check).await;
 }
 
-/// A builder who goes on when the bank is as said, and stops before the next operation.
+/// Starts to build the index, goes on until the bank fulfils a condition, and stops before the next operation.
 async fn builder(bank: &Bank, is_so: impl AsyncFn(&Bank) -> bool) -> Stepped<handfast_store::Error> {
     let store = stepped(bank.store.clone());
     let building = Stepped { payment: tokio::spawn(build(bank.process_over(store.clone()))), store };
@@ -159,13 +159,14 @@ async fn builder(bank: &Bank, is_so: impl AsyncFn(&Bank) -> bool) -> Stepped<han
     building
 }
 
-/// Two have the key: the one whose row is written keeps it when the other one gives the key up before it is looked at.
+/// Two documents have the key: the one whose key row is written keeps it if the other one gives the key up before the
+/// builder reads it.
 #[tokio::test]
 async fn a_key_that_two_had_stays_with_the_one() {
     let bank = with_users(150).await;
     let change = rawdoc! { "$set": { "mail": 0 } };
     bank.process().update_one(&users(), rawdoc! { "_id": "Joe" }, change).await.unwrap();
-    // The first page of a hundred, with user 0; Joe is in the second one.
+    // The builder has written the first page of a hundred documents, with user 0; Joe is in the second page.
     let is_written = |row: &Document| !row.get_document("_hf").unwrap().contains_key("lock");
     let page = async |bank: &Bank| raw_keys(bank).await.iter().filter(|row| is_written(row)).count() == 100;
     let building = builder(&bank, page).await;
@@ -175,7 +176,8 @@ async fn a_key_that_two_had_stays_with_the_one() {
     agree(&bank, "given up").await;
 }
 
-/// A version of the catalog that is written and not announced is not so for anybody: also not for those who have read it.
+/// A version of the catalog that is written and not announced is in force for no process, not even for one that has read
+/// it.
 #[tokio::test]
 async fn an_index_is_in_force_for_all_at_once() {
     let bank = with_users(2).await;
@@ -200,8 +202,8 @@ async fn two_build_the_same_index() {
     concurrently(build, build, &check).await;
 }
 
-/// Every operation of building and dropping meets every fault. Whatever happened: what was acknowledged is so; it can be
-/// asked for again; and if it is not, a cleaner leaves the index whole or nothing of it.
+/// Every operation of building and dropping meets every fault. Afterwards an acknowledged change is in force, a failed
+/// request can be repeated, and after a failure a cleaner leaves the index complete or removes it wholly.
 #[tokio::test]
 async fn every_operation_of_building_meets_every_fault() {
     let (mut built, mut gone, mut cases) = (0, 0, 0);
@@ -277,7 +279,8 @@ async fn every_operation_of_dropping_meets_every_fault() {
     assert!(kept > 5 && cases > 50, "{kept} {cases}");
 }
 
-/// Others may have been first: an index that is being built is nobody's before it is listed.
+/// Any process may complete an index that is not listed yet, so it belongs to none: if all builders die, the cleaner drops it after
+/// some time.
 #[tokio::test]
 async fn an_index_without_a_builder_is_dropped() {
     let bank = with_users(2).await;
@@ -300,7 +303,7 @@ async fn an_index_without_a_builder_is_dropped() {
     assert_eq!(bank.indexes_of_users(&users()).await.len(), 1);
 }
 
-/// Whatever happened to a renaming: the collection has one of the two names, and its index.
+/// After a renaming with any fault the collection has one of the two names, and its index.
 #[tokio::test]
 async fn every_operation_of_renaming_meets_every_fault() {
     let people = Namespace::new("other", "people").unwrap();
@@ -329,7 +332,7 @@ async fn every_operation_of_renaming_meets_every_fault() {
             assert_eq!(code(taken), Code::DuplicateKey, "{case}");
             assert_eq!(catalog(&bank).await.len(), 1, "{case}");
             agree(&bank, &case).await;
-            // The other name is free of it.
+            // A collection of the other name does not have the index.
             let other = if is_renamed { users() } else { people.clone() };
             database.insert_one(&other, rawdoc! { "_id": "Zoe", "mail": "a" }).await.unwrap();
             renamed += i32::from(is_renamed);
@@ -343,7 +346,7 @@ async fn every_operation_of_renaming_meets_every_fault() {
     assert!(renamed > 20 && cases - renamed > 20, "{renamed} of {cases}");
 }
 
-/// Moves keys between users at random; who meets a duplicate or another writer goes on with the next.
+/// Moves keys between users at random; after a duplicate key or a conflict goes on with the next move.
 async fn move_keys(database: Database, seed: u64, times: u32) {
     let random = handfast_store::Sources::seeded(seed).random;
     let pick = |below: u64| i32::try_from(random.next_u64() % below).unwrap();
@@ -379,7 +382,7 @@ async fn all_move_keys(bank: &Bank, seed: u64, beside: impl Future<Output = ()>)
     }
 }
 
-/// Writers on several threads, while an index is built and dropped again and again; at last it stays.
+/// Writers run on several threads while an index is built and dropped again and again; the last one stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn indexes_come_and_go_beside_many_writers() {
     for seed in 1..=3 {

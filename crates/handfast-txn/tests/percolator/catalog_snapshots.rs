@@ -1,7 +1,8 @@
-//! A collection that is dropped or renamed beside an open transaction: its snapshot has the documents that it had, under the names that
-//! they had, or it has to be run again. It never reads nothing where something was, and what it has computed never goes by that.
+//! A collection is dropped or renamed beside an open transaction: the transaction's snapshot has the documents that it had, under the
+//! names that they had, or the transaction has to be run again. It never finds a collection empty that was not, and commits no result
+//! computed from that.
 //!
-//! Others change the catalog in the same process or, over one store, in another.
+//! The catalog is changed in the same process or, over one store, in another one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -121,7 +122,7 @@ async fn begin(database: &Database, isolation: Isolation) -> Transaction {
     database.begin_with(TransactionOptions { isolation, ..TransactionOptions::default() }).await.unwrap()
 }
 
-/// All of a collection, by one way to ask.
+/// The result of one kind of query for all documents of a collection.
 type Found = Result<Vec<RawDocumentBuf>, Error>;
 
 /// Returns the articles in stock in a snapshot, by each kind of query.
@@ -159,7 +160,7 @@ async fn on_each<F: Future<Output = ()>>(test: impl Fn(Two, Change, Isolation) -
     }
 }
 
-/// Whether or not it had looked before.
+/// A snapshot keeps its collections whether or not the transaction has read them before.
 #[tokio::test]
 async fn a_snapshot_keeps_the_collections_that_it_began_with() {
     on_each(|Two { name, reader, other }, change, isolation| async move {
@@ -169,20 +170,20 @@ async fn a_snapshot_keeps_the_collections_that_it_began_with() {
         change.make(&other).await;
         check(&in_stock(&looked).await, &what);
         check(&in_stock(&new).await, &what);
-        // What was not there is not there now.
+        // A collection that was not there at the snapshot is not there now.
         assert_eq!(new.count_matching(&named("old"), rawdoc! {}).await.unwrap(), 0, "{what:?}");
         assert_eq!(looked.count_matching(&named("next"), rawdoc! {}).await.unwrap(), 1, "{what:?}");
     })
     .await;
 }
 
-/// It says what there was, or is not committed.
+/// The transaction finds the documents that there were, or is not committed.
 #[tokio::test]
 async fn a_result_computed_from_a_dropped_collection_is_right() {
     on_each(|Two { name, reader, other }, change, isolation| async move {
         let what = (name, change, isolation);
         let tx = begin(&reader, isolation).await;
-        // It has begun, and has a snapshot of its own.
+        // The transaction has begun, and has a snapshot of its own.
         tx.count_matching(&reports(), rawdoc! {}).await.unwrap();
         change.make(&other).await;
         let Ok(count) = tx.count_matching(&stock(), rawdoc! {}).await else { return };
@@ -199,7 +200,7 @@ async fn a_result_computed_from_a_dropped_collection_is_right() {
     .await;
 }
 
-/// A serializable transaction that has read it and writes what follows from it is refused.
+/// A serializable transaction that has read the collection, and writes what it computed from that, is refused.
 #[tokio::test]
 async fn a_serializable_transaction_conflicts_with_a_change_of_what_it_read() {
     on_each(|Two { name, reader, other }, change, isolation| async move {
@@ -216,18 +217,18 @@ async fn a_serializable_transaction_conflicts_with_a_change_of_what_it_read() {
     .await;
 }
 
-/// A write before the change is refused after it, and does not bring the collection back.
+/// A transaction whose write preceded the change is refused at its commit, and does not bring the collection back.
 #[tokio::test]
 async fn a_write_into_a_collection_that_has_gone_is_refused() {
     on_each(|Two { name, reader, other }, change, isolation| async move {
         let what = (name, change, isolation);
         if change == Change::RenamedThereAndBack {
-            // It is the collection that it was: the write is right, whether it is refused or not.
+            // It is the same collection: the write is right, whether it is refused or not.
             return;
         }
         for early in [true, false] {
             if !early {
-                // From the beginning.
+                // The second part starts with new collections.
                 let _ = other.drop_database("shop").await.unwrap();
                 other.insert(Insert::new(stock(), articles())).await.unwrap();
                 other.insert_one(&named("next"), rawdoc! { "_id": "next" }).await.unwrap();

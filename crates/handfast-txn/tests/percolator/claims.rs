@@ -1,4 +1,5 @@
-//! Writers of one process: the second one learns at its write that it is the second, and stands in line when it is run again.
+//! Writers of one process: the second writer of a document gets a conflict at its write, and waits for its turn when it is run
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ async fn the_second_writer_of_a_process_learns_at_its_write_and_that_of_another_
     assert_eq!(bank.balances().await, (11, 2));
 }
 
-/// It would have prewritten for nothing.
+/// The write fails at once, so that the transaction does not prewrite in vain.
 #[tokio::test]
 async fn a_transaction_that_began_before_a_commit_conflicts_at_its_write() {
     let bank = Bank::of_the_seed().await;
@@ -57,8 +58,8 @@ async fn transfer(database: &Database, accounts: &Namespace, from: i32, to: i32)
     database.transaction(run).await.unwrap();
 }
 
-/// Runs `tasks` concurrent tasks that each make `transfers` transfers between `accounts` accounts, over a store that answers late.
-/// Returns the operations on the store for each transfer, and the time that all of them took.
+/// Runs `tasks` concurrent tasks that each make `transfers` transfers between `accounts` accounts, over a store with a delay.
+/// Returns the operations on the store for each transfer, and the time of all transfers together.
 #[expect(clippy::disallowed_methods, reason = "time is virtual, and that of the runtime")]
 async fn moved(accounts: u64, tasks: u64, transfers: u64) -> (f64, Duration) {
     let bank = Bank::of_the_seed().await;
@@ -70,7 +71,7 @@ async fn moved(accounts: u64, tasks: u64, transfers: u64) -> (f64, Duration) {
         let account = rawdoc! { "_id": i32::try_from(id).unwrap(), "balance": 100 };
         bank.store.insert_one(&namespace, account).await.unwrap();
     }
-    // What is looked up once for a collection.
+    // The first transfer also reads what a process reads once for a collection.
     transfer(&database, &namespace, 0, 1).await;
     database.flush().await.unwrap();
     let (before, begun) = (store.operations(), Instant::now());
@@ -94,8 +95,8 @@ async fn moved(accounts: u64, tasks: u64, transfers: u64) -> (f64, Duration) {
     ((store.operations() - before) as f64 / (tasks * transfers) as f64, took)
 }
 
-/// A transfer alone takes 8 operations; when every one that loses comes back at a random time, and finds out at its commit that
-/// it has lost again, each takes a hundred.
+/// A single transfer takes 8 operations; if each transaction with a conflict ran again after a random time, and got its next
+/// conflict only at its commit, each would take a hundred.
 #[tokio::test(start_paused = true)]
 async fn many_who_want_few_documents_take_turns() {
     let (operations, _) = moved(4, 16, 5).await;

@@ -1,4 +1,4 @@
-//! Those who clean up: with every fault at every operation; what they leave alone; and that they come by themselves.
+//! Resolvers and cleaners: they meet every fault at every operation, leave live transactions alone, and run without a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ enum Comer {
     Reader,
 }
 
-/// A payment whose process died when both rows were locked, or when the first had committed.
+/// Returns a bank with a payment whose process died when both rows were locked, or when the first had committed.
 async fn dead_payment(has_committed: bool) -> Bank {
     let bank = Bank::of_the_seed().await;
     let payment = Stepped::payment(&bank);
@@ -110,7 +110,7 @@ async fn a_commit_that_takes_long_is_not_rolled_back_by_others() {
     assert_eq!(bank.balances().await, (3, 9));
 }
 
-/// Nobody has to ask for it: a lock that nobody meets is resolved all the same.
+/// The cleaner needs no request: it also resolves a lock that no reader or writer finds.
 #[tokio::test(start_paused = true)]
 async fn the_cleaner_comes_by_itself() {
     let bank = dead_payment(false).await;

@@ -22,17 +22,17 @@ use crate::support::*;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
-/// Time between two passes of a cleaner.
+/// The time between two passes of a cleaner.
 const PASS: Duration = Duration::from_secs(120);
 
-/// The bank of the seed, on some day.
+/// Returns the bank of the seed, at a fixed time of day.
 async fn bank() -> Bank {
     let bank = Bank::of_the_seed().await;
     bank.clock.set(ManualClock::START);
     bank
 }
 
-/// A time of day, later or earlier.
+/// Returns a time of day that is this many seconds later, or earlier if they are negative.
 fn moved(time: DateTime, seconds: i64) -> DateTime {
     DateTime::from_millis(time.timestamp_millis() + seconds * 1_000)
 }
@@ -56,12 +56,12 @@ fn process_with(options: PercolatorOptions, sources: &Sources, store: Arc<dyn Do
     Database::percolator(store, sources.clone(), options).unwrap()
 }
 
-/// A process that cleans, on the machine whose time of day is the store's.
+/// Returns a process that cleans, on the machine whose time of day is the store's.
 fn cleaner(bank: &Bank) -> Percolator {
     Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap()
 }
 
-/// Lets time go by on these machines, in which a cleaner makes its passes.
+/// Moves the clocks of these machines on, while a cleaner makes its passes.
 async fn pass(cleaner: &Percolator, clocks: &[&ManualClock], time: Duration) {
     for _ in 0..time.as_secs() / PASS.as_secs() {
         clocks.iter().for_each(|clock| clock.advance(PASS));
@@ -114,7 +114,7 @@ async fn a_slow_clock_loses_no_documents() {
     assert!(!has_joe(&bank).await, "history is forgotten once nobody reads it");
 }
 
-/// A time of day that is set forward makes nobody read a gap.
+/// After a step forward of the time of day no process misses a document.
 #[tokio::test]
 async fn a_step_forward_loses_no_documents() {
     for step in [20 * MINUTE, 3 * DAY] {
@@ -160,11 +160,11 @@ enum Resumed {
 struct Paused {
     /// The payment came to that request.
     is_reached: bool,
-    /// The anomaly that the pause led to: a payment that is done in part, or otherwise than its answer says.
+    /// The anomaly that the pause led to: a payment of which only a part is done, or whose answer is wrong.
     anomaly: Option<String>,
 }
 
-/// Pays with these options, and pauses before one of the requests for longer than anything is kept.
+/// Pays with these options, and pauses before one of the requests for longer than the longest retention.
 async fn payment_that_pauses(number: u64, resumed: Resumed, options: PercolatorOptions) -> Paused {
     let case = format!("{resumed:?}, before request {number}");
     let bank = bank().await;
@@ -216,7 +216,7 @@ async fn a_pause_before_any_request_costs_at_most_the_transaction() {
     }
 }
 
-/// A process that refuses no commit for its age, because it takes the retention for longer than others do, commits a payment in part.
+/// A process that assumes a longer retention than the others refuses no commit for its age, and commits a part of a payment.
 #[tokio::test]
 async fn a_commit_without_a_check_of_its_age_is_caught() {
     let unchecked = PercolatorOptions { retention: DAY, ..options() };
@@ -227,8 +227,8 @@ async fn a_commit_without_a_check_of_its_age_is_caught() {
     }
 }
 
-/// A lock on the primary that is written after others have forgotten that they rolled its transaction back does not commit: the time of
-/// day was set forward for all of them meanwhile, or for all but the one that writes it.
+/// A lock on the primary that is written after the others have forgotten its transaction's rollback does not commit: the time of day was
+/// set forward meanwhile on all machines, or on all but the writer's.
 #[tokio::test]
 async fn a_late_lock_on_the_primary_does_not_commit() {
     for is_stepped_too in [false, true] {
@@ -252,7 +252,7 @@ async fn a_late_lock_on_the_primary_does_not_commit() {
     }
 }
 
-/// Ann's bonus, as a driver sends it: once, however often it is sent.
+/// Adds Ann's bonus, as a driver sends it: once, however often it is sent.
 async fn add_once(database: &Database) {
     let ticket = Some(Ticket { session: [3; 16], number: 1, statement: 0, requested: RequestedDocument::Nothing });
     let bonus = UpdateSpec::Document(rawdoc! { "$inc": { "balance": 7 } });
@@ -261,7 +261,7 @@ async fn add_once(database: &Database) {
     assert_eq!((outcome.matched, outcome.errors.len()), (1, 0));
 }
 
-/// The result of a request is not forgotten because a clock was set: a request that is sent again is done once.
+/// The result of a request is not forgotten because a clock was set: a request that is sent again is applied once.
 #[tokio::test]
 async fn a_step_of_days_forgets_no_request() {
     let bank = bank().await;
@@ -278,7 +278,7 @@ async fn a_step_of_days_forgets_no_request() {
     assert_eq!(bank.records().await, 1);
 }
 
-/// Records go when they are as old as is said, by the monotonic clocks of those who clean: also if none of them lives that long.
+/// Records are removed at their configured age, by the monotonic clocks of the processes that clean, even if no process lives that long.
 #[tokio::test]
 async fn records_are_forgotten_by_processes_that_are_restarted() {
     let bank = bank().await;
@@ -288,13 +288,13 @@ async fn records_are_forgotten_by_processes_that_are_restarted() {
         assert!(lived < 30 * HOUR, "the record is never forgotten");
         pass(&cleaner(&bank), &[&bank.clock], HOUR).await;
         lived += HOUR;
-        // Nobody lives, and the time of day is set back.
+        // No process lives, and the time of day is set back.
         bank.clock.set(moved(bank.sources.clock.now(), -seconds(2 * HOUR)));
     }
     assert!(lived > 24 * HOUR, "{lived:?}");
 }
 
-/// A time of day that is set back does not stop the locks of dead processes from running out.
+/// A step back of the time of day does not stop the locks of dead processes from expiring.
 #[tokio::test]
 async fn a_step_back_keeps_no_lock_alive() {
     let bank = bank().await;
@@ -311,7 +311,8 @@ async fn a_step_back_keeps_no_lock_alive() {
     assert_eq!(bank.balances().await, (10, 2));
 }
 
-/// The oracle's time goes on with the monotonic clock of who moves it, however small the steps are, where the time of day stands.
+/// The oracle's time goes on with the monotonic clock of the process that moves it, in steps of any size, while the time of day stands
+/// still.
 #[tokio::test]
 async fn the_time_of_the_oracle_goes_on_after_a_step_back() {
     let bank = bank().await;
@@ -378,7 +379,7 @@ async fn a_slow_clock_gets_timestamps_in_two_requests() {
     }
 }
 
-/// The clocks of the runtime, which run by themselves.
+/// The clocks of the runtime, which run without a task that moves them.
 struct Running {
     since: tokio::time::Instant,
     start: DateTime,
@@ -415,8 +416,8 @@ async fn timestamps_of_a_second(store: Arc<MemoryStore>, start: DateTime) -> Vec
     fetched
 }
 
-/// Beside a process with the right time, one with a slow clock gets about half as many timestamps. All are different, and each process's
-/// grow.
+/// Beside a process with the right time, a process with a slow clock gets about half as many timestamps. All timestamps differ, and those
+/// of each process increase.
 #[tokio::test(start_paused = true)]
 async fn a_slow_clock_does_not_lose_the_race_for_the_oracle() {
     let now = ManualClock::START;
@@ -433,7 +434,7 @@ async fn a_slow_clock_does_not_lose_the_race_for_the_oracle() {
     assert!(slow.len() * 5 >= fast.len() * 2, "{} beside {}", slow.len(), fast.len());
 }
 
-/// The document of known ages, as a collector would see it that takes the time of day for the age of a timestamp.
+/// A store that shows the document of known ages as if the time of day were the age of a timestamp.
 struct ByTimeOfDay(Arc<MemoryStore>);
 
 #[async_trait]
@@ -472,7 +473,7 @@ async fn a_safe_point_by_the_time_of_day_is_caught() {
     let reader = process_on(&sources, bank.store.clone());
     let tx = reader.begin_reads(DAY).await.unwrap();
     delete_joe(&reader).await;
-    // A timestamp that is above the slow process's, and then a collector that takes it for old.
+    // A timestamp is above the slow process's; then a collector takes it for old.
     let store = Arc::new(ByTimeOfDay(bank.store.clone()));
     let mutant = Percolator::new(store, bank.sources.clone(), options()).unwrap();
     bank.clock.set(moved(bank.sources.clock.now(), 20 * 60));

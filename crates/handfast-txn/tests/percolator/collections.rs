@@ -1,5 +1,5 @@
-//! Collections that are created, dropped and renamed beside transactions that use them: nothing is half lost, and a snapshot reads
-//! on.
+//! Collections are created, dropped and renamed beside transactions that use them: no commit loses a part of its writes, and a
+//! snapshot stays readable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +38,8 @@ fn other() -> Namespace {
     Namespace::new("other", "people").unwrap()
 }
 
-/// Collections that stay. Of the rows of a transaction the first by name is the primary: an account beside the one, the receipt in the
-/// other.
+/// Returns the collections of the receipts, which stay. The primary is a transaction's first row by name: with one collection it is an
+/// account, with the other a receipt.
 pub(crate) fn kept() -> [Namespace; 2] {
     [Namespace::new("kept", "receipts").unwrap(), Namespace::new("a", "receipts").unwrap()]
 }
@@ -71,7 +71,7 @@ pub(crate) async fn bank_before(removal: Removal) -> Bank {
     bank
 }
 
-/// Bob pays 7, and gets a receipt in another collection; returns whether his account exists.
+/// Moves 7 from Bob to Joe, with a receipt in another collection; returns whether Bob's account exists.
 async fn pay_for(database: &Database, receipts: &Namespace) -> Result<bool> {
     let tx = database.begin().await?;
     let change = rawdoc! { "$inc": { "balance": -7 } };
@@ -96,7 +96,7 @@ impl<T: Send + 'static> Stepping<T> {
         Stepping { gate, task }
     }
 
-    /// So many round trips; whether there were.
+    /// Lets this number of round trips happen; returns whether there were as many.
     async fn step(&self, rounds: u32) -> bool {
         for _ in 0..rounds {
             let_tasks_run().await;
@@ -109,7 +109,7 @@ impl<T: Send + 'static> Stepping<T> {
         !self.task.is_finished()
     }
 
-    /// Up to the answer. What is left to do behind it is not done.
+    /// Continues to the answer, and drops the work that is left after it.
     async fn finish(self) -> T {
         for _ in 0..ROUNDS_MAX {
             if self.task.is_finished() {
@@ -127,7 +127,7 @@ async fn let_tasks_run() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// Returns what is seen of a payment: in Bob's account, under whichever name it is found, and in the other collection.
+/// Returns what a reader sees of a payment: in Bob's account, under whichever name it is found, and in the other collection.
 pub(crate) async fn seen(bank: &Bank, receipts: &Namespace) -> (Option<i32>, bool) {
     let reader = bank.process();
     let mut bob = None;
@@ -140,12 +140,12 @@ pub(crate) async fn seen(bank: &Bank, receipts: &Namespace) -> (Option<i32>, boo
     (bob, receipt.is_some())
 }
 
-/// A payment stops before any of its round trips, the removal goes on to any of its own, then the payment goes on to its answer, and
-/// its process dies; then the removal ends. What was acknowledged is there, and nothing of what was not.
+/// A payment stops before each of its round trips, the removal goes on to each of its own, then the payment goes on to its answer and its
+/// process dies; then the removal ends. An acknowledged payment is there wholly, any other one not at all.
 #[tokio::test(start_paused = true)]
 async fn a_commit_beside_a_drop_or_rename_is_not_half_lost() {
     for removal in REMOVALS {
-        // One way of going away stands for all where the primary stays.
+        // Where the primary stays, one kind of removal stands for all.
         for receipts in kept().into_iter().take(if removal == Removal::Drop { 2 } else { 1 }) {
             let (mut committed, mut conflicts) = (0, 0);
             'payment: for before in 0.. {
@@ -153,7 +153,7 @@ async fn a_commit_beside_a_drop_or_rename_is_not_half_lost() {
                     let bank = bank_before(removal).await;
                     let case = format!("{removal:?}, {receipts}, payment stops at {before}, removal at {beside}");
                     if removal == Removal::Replace {
-                        // No transaction has written to either of them.
+                        // No transaction has written to either of the two collections.
                         let plain = rawdoc! { "$unset": { "_hf": 1 } };
                         bank.store.update_one(&accounts(), rawdoc! { "_id": "Bob" }, plain).await.unwrap();
                         bank.store.insert_one(&other(), rawdoc! { "_id": "Bob", "balance": 100 }).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_transaction_that_a_drop_refuses_runs_again() {
     assert_eq!(left, 1);
 }
 
-/// It would be in the catalog, which everybody reads.
+/// A drop of a database with an invalid name is refused: otherwise it would be in the catalog, which each process reads.
 #[tokio::test(start_paused = true)]
 async fn a_database_that_cannot_be_is_not_closed() {
     let bank = Bank::of_the_seed().await;
@@ -219,7 +219,7 @@ async fn a_database_that_cannot_be_is_not_closed() {
     assert_eq!(bank.process().count_matching(&accounts(), rawdoc! {}).await.unwrap(), 2);
 }
 
-/// A collection that was dropped is still there for what was decided in it.
+/// The outcome of a transaction is known although its primary was in a collection that has been dropped.
 #[tokio::test(start_paused = true)]
 async fn the_outcome_of_a_commit_in_a_dropped_collection_is_known() {
     let receipts = &kept()[0];
@@ -245,7 +245,7 @@ async fn the_outcome_of_a_commit_in_a_dropped_collection_is_known() {
 }
 
 /// Every operation of a drop meets every fault, beside a payment that died at its commit point: no acknowledged write is lost. Afterwards
-/// the collection can be used, sooner or later, and dropped.
+/// the collection can be used, at once or later, and be dropped.
 #[tokio::test(start_paused = true)]
 async fn every_operation_of_a_drop_meets_every_fault() {
     use crate::crash_points::Late;
@@ -277,7 +277,7 @@ async fn every_operation_of_a_drop_meets_every_fault() {
                         assert_eq!(is_there, removal == Removal::Replace, "{case}");
                         gone += 1;
                     }
-                    // A request that is late finds nobody who commits there.
+                    // A late request finds no transaction that commits there.
                     if late == Late::PastRecovery {
                         faulty.deliver_late().await;
                         assert!(seen(&bank, receipts).await.1, "{case}");
@@ -304,19 +304,19 @@ async fn every_operation_of_a_drop_meets_every_fault() {
     assert!(gone > 20 && cases - gone > 20, "{gone} of {cases}");
 }
 
-/// Returns whether users see the accounts.
+/// Returns whether users can see the accounts.
 async fn accounts_are_there(bank: &Bank) -> bool {
     let collections = bank.process().list_collections("bank").await.unwrap();
     collections.iter().any(|collection| collection.name == accounts().collection())
 }
 
-/// A document of the accounts that somebody else has written into.
+/// Inserts a document into the accounts whose hidden field another program has written.
 async fn damaged(bank: &Bank) {
     let damaged = rawdoc! { "_id": "Damaged", "_hf": { "v": "x", "lock": { "s": 7_i64 } } };
     bank.store.insert_one(&accounts(), damaged).await.unwrap();
 }
 
-/// Nobody outside asks what goes with its collection.
+/// No row outside of the dropped collection needs an outcome from its rows.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_row_does_not_keep_its_collection() {
     for removal in [Removal::Drop, Removal::DropDatabase] {
@@ -328,7 +328,7 @@ async fn a_damaged_row_does_not_keep_its_collection() {
     }
 }
 
-/// The names of the collections that the store has.
+/// Returns the names of the collections that the store has.
 async fn stored(bank: &Bank, database: &str) -> Vec<String> {
     bank.store.list_collections(database).await.unwrap().into_iter().map(|info| info.name).collect()
 }
@@ -337,7 +337,7 @@ fn cleaner(bank: &Bank) -> Percolator {
     Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap()
 }
 
-/// Whatever becomes of the accounts, a transaction that began before reads Bob and Joe, again and again, and by a query; what it
+/// After any removal of the accounts, a transaction that began before reads Bob and Joe repeatedly, also by a query; a commit of what it
 /// computes from them is refused.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_reads_what_was_dropped_or_renamed_since() {
@@ -356,7 +356,7 @@ async fn a_snapshot_reads_what_was_dropped_or_renamed_since() {
                     assert_eq!(tx.count_matching(&accounts(), rich).await.unwrap(), 1, "{removal:?}");
                     let joe = tx.find_one(&accounts(), rawdoc! { "_id": "Joe" }).await.unwrap().unwrap();
                     assert_eq!(joe.get_i32("balance").unwrap(), 2, "{removal:?}");
-                    // What has been there since is not seen.
+                    // The snapshot does not see documents that came later.
                     if removal == Removal::Rename {
                         assert_eq!(tx.count_matching(&other(), rawdoc! {}).await.unwrap(), 0);
                     }
@@ -370,8 +370,8 @@ async fn a_snapshot_reads_what_was_dropped_or_renamed_since() {
     }
 }
 
-/// A dropped collection stays in the store for the snapshots that may read it, and then goes; its name is free at once, for a
-/// collection of another name in the store.
+/// A dropped collection stays in the store for the snapshots that may read it, and is removed after them; its name is free at once for a
+/// collection that has another name in the store.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_collection_is_removed_when_no_snapshot_reads_it() {
     let bank = Bank::of_the_seed().await;
@@ -393,7 +393,7 @@ async fn a_dropped_collection_is_removed_when_no_snapshot_reads_it() {
     assert_eq!(stored(&bank, "bank").await, names[1..], "what was dropped is gone");
     let bob = bank.process().find_one(&accounts(), rawdoc! { "_id": "Bob" }).await.unwrap().unwrap();
     assert_eq!(bob.get_i32("balance").unwrap(), 1);
-    // When that is dropped, too, and removed, nothing is left to remember.
+    // When that collection is also dropped and removed, the catalog has no entry left.
     assert!(database.drop_collection(&accounts()).await.unwrap());
     forget_all(&bank).await;
     assert!(stored(&bank, "bank").await.is_empty());
@@ -402,7 +402,7 @@ async fn a_dropped_collection_is_removed_when_no_snapshot_reads_it() {
     assert!(catalog.get("names").unwrap().is_none(), "{catalog:?}");
 }
 
-/// A snapshot that is kept by a lease keeps what it reads, however long.
+/// A snapshot that a lease protects reads the dropped collection for as long as the lease lives.
 #[tokio::test(start_paused = true)]
 async fn a_lease_keeps_a_dropped_collection() {
     let bank = Bank::of_the_seed().await;
@@ -424,8 +424,8 @@ async fn a_lease_keeps_a_dropped_collection() {
     assert!(stored(&bank, "bank").await.is_empty());
 }
 
-/// A process that dies in the middle of a drop leaves a collection that is there or not, to use at once; and one that drops it
-/// again has dropped it.
+/// A process that dies during a drop leaves a collection that exists or not, and that can be used at once; a process that repeats the
+/// drop completes it.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_drop_delays_no_transaction() {
     for number in 0..OPERATIONS_MAX {
@@ -437,11 +437,11 @@ async fn an_interrupted_drop_delays_no_transaction() {
                 assert!(number > 3, "{number} operations");
                 return;
             }
-            // No time goes by.
+            // The clock stands still.
             let case = format!("{fault:?} at {number}");
             let database = bank.process();
             database.insert_one(&accounts(), rawdoc! { "_id": "Ann" }).await.expect(&case);
-            // The first drop may come only now, and be the one that drops what has just been written.
+            // The first drop may arrive only now, and may be the one that drops the documents just written.
             database.drop_collection(&accounts()).await.unwrap();
             assert_eq!(database.count_matching(&accounts(), rawdoc! {}).await.unwrap(), 0, "{case}");
             database.insert_one(&accounts(), rawdoc! { "_id": "Ann" }).await.expect(&case);
@@ -451,7 +451,7 @@ async fn an_interrupted_drop_delays_no_transaction() {
     panic!("it never ends");
 }
 
-/// Two create a name that another one is renamed to: one of the two is refused, and no document is lost.
+/// Two transactions create a name that another one is renamed to: one of the two is refused, and no document is lost.
 #[tokio::test(start_paused = true)]
 async fn a_collection_that_is_created_beside_a_rename_is_not_lost() {
     let (mut refused, mut renamed) = (0, 0);
@@ -480,7 +480,7 @@ async fn a_collection_that_is_created_beside_a_rename_is_not_lost() {
     assert!(refused > 1 && renamed > 0, "{refused} refused, {renamed} renamed");
 }
 
-/// A transaction does not care for collections that it does not use, however often they are dropped.
+/// A transaction is not delayed by drops of collections that it does not use, however many there are.
 #[tokio::test(start_paused = true)]
 async fn endless_drops_of_another_collection_delay_no_transaction() {
     let bank = Bank::of_the_seed().await;
@@ -495,7 +495,7 @@ async fn endless_drops_of_another_collection_delay_no_transaction() {
     assert_eq!(bank.balances().await, (3, 9));
 }
 
-/// The engine's own names are nobody else's.
+/// A user cannot use the names of the engine's own collections.
 #[tokio::test(start_paused = true)]
 async fn names_of_the_engine_are_refused() {
     let bank = Bank::of_the_seed().await;

@@ -12,16 +12,16 @@ use handfast_txn::{Database, Result};
 
 use crate::support::*;
 
-/// Round trips that are promised from the start of a transfer to its answer.
+/// The maximal number of round trips, as documented, from the start of a transfer to its answer.
 const ROUND_TRIPS_MAX: usize = 5;
 
-/// Bob pays Joe 7 through a store that stops before each operation. Returns what stood there at the same time, round after round: up to
-/// the commit point, and behind it.
+/// Makes a payment through a store that stops before each operation. Returns the operations that wait at the same time, round by round: up
+/// to the commit point, and after it.
 async fn rounds_of_a_transfer(bank: &Bank) -> (Vec<Vec<Operation>>, Vec<Vec<Operation>>) {
     let store = stepped(bank.store.clone());
     let database = bank.process_over(store.clone());
     let payment = tokio::spawn(async move {
-        // What a process looks at once: the oracle, the indexes of the collection, those of the engine that it makes there.
+        // A process reads some things once: the oracle, the indexes of the collection, and the engine's indexes that it creates there.
         let tx = database.begin().await?;
         tx.insert_one(&accounts(), rawdoc! { "_id": "Ann" }).await?;
         tx.abort();
@@ -52,8 +52,8 @@ async fn rounds_of_a_transfer(bank: &Bank) -> (Vec<Vec<Operation>>, Vec<Vec<Oper
     (before.split_off(begun.unwrap()), behind)
 }
 
-/// Each operation of the contract that has to wait for another is a round; a round of nothing but the first page of a find is none on a
-/// server, which sends that page with the answer to the find.
+/// Each operation of the contract that has to wait for another is a round; a round of only the first page of a find is none on a server,
+/// which sends that page with the answer to the find.
 #[tokio::test]
 async fn a_transfer_takes_five_round_trips() {
     use Operation::{Find, FindAndModify, Flush, NextPage, Update};
@@ -64,7 +64,7 @@ async fn a_transfer_takes_five_round_trips() {
     assert_eq!(before, [&[start], &read[..], &[lock, timestamp, commit_point]].concat());
     let round_trips = before.iter().filter(|round| **round != [NextPage]).count();
     assert_eq!(round_trips, ROUND_TRIPS_MAX);
-    // The other row; and the flush of the test.
+    // The other row is written; then comes the flush of the test.
     assert_eq!(behind, [vec![Update], vec![Flush]]);
 }
 
@@ -74,7 +74,7 @@ fn counted(store: &Metered<Arc<MemoryStore>>) -> impl Fn(Operation) -> u64 {
     move |operation| report.iter().find(|of| of.operation == operation).map_or(0, |of| of.started)
 }
 
-/// Updates the balances of `documents` documents, which exist.
+/// Updates the balances of `documents` documents that exist.
 async fn set_all(database: &Database, documents: i32) -> Result<()> {
     let tx = database.begin().await?;
     let ids: Vec<i32> = (0..documents).collect();
@@ -102,7 +102,7 @@ async fn n_updated_documents_cost_two_n_writes() {
         let counted = counted(&metered);
         assert_eq!(counted(Operation::Update), 2 * documents as u64);
         assert_eq!(counted(Operation::Insert) + counted(Operation::Delete), 0);
-        // Start and commit.
+        // One takes the start timestamp, one the commit timestamp.
         assert_eq!(counted(Operation::FindAndModify) - before, 2);
         assert_eq!(counted(Operation::Find), 1);
     }
@@ -135,7 +135,7 @@ async fn an_update_with_a_ticket_takes_six_round_trips() {
         }
     }
     updates.finish().await.unwrap();
-    // The last one; and behind its answer the record, and the flush of the test.
+    // The last two flushes enclose the last update; its record is written after its answer.
     let flushes: Vec<_> = (0..rounds.len()).filter(|place| rounds[*place] == [Operation::Flush]).collect();
     let [.., before, last] = flushes[..] else { panic!("{rounds:?}") };
     let (read, lock) = (vec![vec![Find], vec![NextPage]], vec![Write, Write]);
@@ -144,7 +144,7 @@ async fn an_update_with_a_ticket_takes_six_round_trips() {
     assert_eq!(rounds[before + 1..last], expected);
 }
 
-/// N + 1 of them before the answer: all locks, and the commit point.
+/// N + 1 of the writes come before the answer: all locks, and the commit point.
 #[tokio::test(start_paused = true)]
 async fn n_plus_one_of_them_come_before_the_answer() {
     for documents in [1, 2, 5, 20] {
@@ -171,7 +171,7 @@ async fn n_plus_one_of_them_come_before_the_answer() {
     }
 }
 
-/// A transfer on a store that takes a millisecond for each request takes as many milliseconds as the protocol has round trips, and one for
+/// On a store that takes a millisecond for each request a transfer takes as many milliseconds as the protocol has round trips, and one for
 /// the first page of the find, which a server sends with the answer to it.
 #[tokio::test(start_paused = true)]
 #[allow(clippy::disallowed_methods, reason = "the runtime's time, which stands still but for the pauses")]
@@ -191,7 +191,7 @@ async fn a_transfer_takes_as_long_as_its_round_trips() {
     }
 }
 
-/// The rest follows by itself.
+/// The writes to the other rows follow without a request.
 #[tokio::test]
 async fn the_other_rows_are_written_behind_the_answer() {
     let bank = Bank::of_the_seed().await;
@@ -200,13 +200,13 @@ async fn the_other_rows_are_written_behind_the_answer() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
-    // Answered, while the write to Joe's row has not left yet.
+    // The payment is answered, while the write to Joe's row has not been sent yet.
     assert!(payment.payment.is_finished());
     assert!(half_committed(&bank.hidden().await));
     payment.finish().await.unwrap();
 }
 
-/// Those who ask for timestamps at the same time share a round trip.
+/// Transactions that ask for timestamps at the same time share a round trip.
 #[tokio::test]
 async fn timestamps_are_fetched_together() {
     let bank = Bank::of_the_seed().await;
@@ -225,7 +225,7 @@ async fn timestamps_are_fetched_together() {
         rounds += 1;
         slow.release();
     }
-    // A look at the oracle, one move for the first, one for all the others.
+    // The oracle is read once, and moved once for the first and once for all the others.
     assert!(rounds <= 3, "{rounds}");
     let mut timestamps = Vec::new();
     for one in waiting {
@@ -236,7 +236,7 @@ async fn timestamps_are_fetched_together() {
     assert_eq!(timestamps.len(), 64);
 }
 
-/// The fields that a document has besides its own.
+/// A plain reader sees the hidden field besides a document's own fields.
 #[tokio::test]
 async fn a_plain_reader_sees_ordinary_documents() {
     let bank = Bank::of_the_seed().await;

@@ -1,7 +1,7 @@
-//! Every operation of a payment meets every fault; then somebody else comes, and looks.
+//! Every operation of a payment meets every fault; then another process reads the accounts.
 //!
-//! Whatever happened: the money is all there, an answer that was given holds, nobody sees half, and after some time
-//! nothing is left of it.
+//! In each case no money is lost, an answer that was given stays true, no reader sees a part of the payment, and
+//! after some time no lock or record of it is left.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use handfast_txn::{Database, Error, Outcome, Percolator, Result, TransactionId, 
 
 use crate::support::*;
 
-/// When requests arrive that were delayed or are repeated.
+/// The time at which requests arrive that were delayed or are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Late {
-    /// While the locks are still respected.
+    /// Before the locks have expired.
     Soon,
-    /// After somebody has cleaned up.
+    /// After another process has cleaned up.
     PastRecovery,
 }
 
 /// The name of a payment, if it has one.
 const NAME: TransactionId = TransactionId { session: [1; 16], number: 1 };
 
-/// Bob pays Joe 7 and gets a receipt, once: an update of two rows, and one that is made.
+/// Moves 7 from Bob to Joe and inserts a receipt, once: two rows are updated, and one is inserted.
 async fn pay_with_receipt(database: &Database, id: Option<TransactionId>) -> Result<()> {
     let tx = database.begin_with(TransactionOptions { id, ..TransactionOptions::serializable() }).await?;
     pay(&tx).await?;
@@ -60,7 +60,7 @@ async fn scenario(id: Option<TransactionId>, number: u64, fault: Fault, late: La
     }
     faulty.restart();
     if paid.is_ok() {
-        // What was acknowledged is seen at once.
+        // A new process sees an acknowledged payment at once.
         assert_eq!(seen(&bank).await, PAID, "{case}");
     }
     bank.clock.advance(LOCK_TIME);
@@ -80,7 +80,7 @@ async fn scenario(id: Option<TransactionId>, number: u64, fault: Fault, late: La
     answer
 }
 
-/// A process that knows only the name of a transaction can ask for its outcome.
+/// Checks that a process that knows only the name of a transaction gets its outcome.
 async fn outcome_is_known(bank: &Bank, id: Option<TransactionId>, is_paid: bool, case: &str) {
     if let Some(id) = id {
         let outcome = bank.process().outcome(id).await.unwrap();
@@ -88,7 +88,7 @@ async fn outcome_is_known(bank: &Bank, id: Option<TransactionId>, is_paid: bool,
     }
 }
 
-/// After the time that things are kept, and two passes of the cleaner.
+/// Checks that nothing is left after the retention and two passes of the cleaner.
 async fn nothing_left(bank: &Bank, case: &str) {
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
     for time in [1_300, 100_000] {
@@ -120,7 +120,7 @@ async fn every_operation_meets_every_fault_as(id: Option<TransactionId>) {
         }
     }
     println!("{operations} operations, {} faults, 2 times for late requests: {answers:?}", Fault::ALL_OUTCOMES.len());
-    // Each of the answers is given now and then: none of the cases above is empty.
+    // Each kind of answer occurs: no branch above is untested.
     assert!(answers.len() == 3 && answers.values().all(|count| *count >= 4), "{answers:?}");
 }
 
@@ -134,7 +134,7 @@ async fn every_operation_of_a_named_payment_meets_every_fault() {
     every_operation_meets_every_fault_as(Some(NAME)).await;
 }
 
-/// Checks that the result of a payment agrees with its outcome, and returns it in short.
+/// Checks that the result of a payment agrees with its outcome, and returns a short name of the result.
 pub(crate) async fn answer_holds(
     database: &Database,
     paid: &Result<(), Error>,

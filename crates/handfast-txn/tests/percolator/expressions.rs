@@ -1,4 +1,4 @@
-//! Filters with expressions: what is deleted, what is newer, and the hidden field neither match nor fail.
+//! Filters with expressions: tombstones, newer versions and the hidden field never match and cause no error.
 
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
@@ -11,7 +11,7 @@ use handfast_txn::{Database, Error, TransactionOptions};
 use crate::queries::all;
 use crate::support::*;
 
-/// Three accounts with a name and tags; Bob and Joe of the seed, and a fourth account, are deleted.
+/// Returns a bank with three accounts that have a name and tags; Bob and Joe of the seed, and a fourth account, are deleted.
 async fn after_deletes() -> (Bank, Database) {
     let bank = Bank::of_the_seed().await;
     let database = bank.process();
@@ -24,7 +24,7 @@ async fn after_deletes() -> (Bank, Database) {
     (bank, database)
 }
 
-/// Expressions that fail on a document without the fields.
+/// Returns expressions that fail on a document without the fields.
 fn that_fail_on_a_tombstone() -> Vec<RawDocumentBuf> {
     vec![
         rawdoc! { "$expr": { "$eq": [{ "$strLenCP": "$name" }, 2] } },
@@ -35,7 +35,7 @@ fn that_fail_on_a_tombstone() -> Vec<RawDocumentBuf> {
     ]
 }
 
-/// Expressions over the whole document, which are true of the second account alone.
+/// Returns expressions over the whole document, which are true of the second account alone.
 fn of_the_whole_document() -> Vec<RawDocumentBuf> {
     let second = rawdoc! { "_id": 2, "name": "nn", "tags": [2], "balance": 2 };
     let bytes = i32::try_from(second.as_bytes().len()).unwrap();
@@ -53,7 +53,7 @@ fn of_the_whole_document() -> Vec<RawDocumentBuf> {
     ]
 }
 
-/// Every request that has a filter, with one that matches the second account alone.
+/// Checks every request that has a filter, with a filter that matches the second account alone.
 async fn matches_the_second(database: &Database, filter: RawDocumentBuf) {
     let found = database.find_all(Find::new(accounts(), filter.clone())).await;
     let found = found.unwrap_or_else(|error| panic!("{filter:?}: {error}"));
@@ -111,7 +111,7 @@ async fn a_find_repeated_in_a_snapshot_answers_the_same() {
     }
 }
 
-/// An error over a document that the snapshot has is the caller's.
+/// An error on a document of the snapshot is returned to the caller.
 #[tokio::test]
 async fn an_error_on_a_visible_document_is_returned() {
     let (_bank, database) = after_deletes().await;
@@ -121,7 +121,7 @@ async fn an_error_on_a_visible_document_is_returned() {
     assert_eq!(error.code(), Code(34471), "{error}");
 }
 
-/// In the check of what was read, a document on which the filter fails may be one that matched: the transaction runs again.
+/// When a transaction's reads are validated, a document on which the filter fails may be one that matched: the transaction runs again.
 #[tokio::test]
 async fn an_error_while_validating_is_a_conflict() {
     let (_bank, database) = after_deletes().await;
@@ -134,7 +134,7 @@ async fn an_error_while_validating_is_a_conflict() {
     assert!(matches!(error, Error::Conflict(_)), "{error}");
 }
 
-/// It tells of what the store is asked, which never fails on what it holds.
+/// An explanation describes the request to the store, which never fails on the store's documents.
 #[tokio::test]
 async fn explain_does_not_evaluate_what_is_deleted() {
     let (_bank, database) = after_deletes().await;
@@ -145,7 +145,7 @@ async fn explain_does_not_evaluate_what_is_deleted() {
     }
 }
 
-/// The answers to a query of a snapshot, without the rows that are only looked at.
+/// A snapshot of the engine gives the same answers: a query omits the rows that it only has to examine.
 #[tokio::test]
 async fn a_snapshot_of_the_engine_answers_so_too() {
     let (bank, _) = after_deletes().await;

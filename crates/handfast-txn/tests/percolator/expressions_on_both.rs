@@ -1,5 +1,5 @@
 //! Expressions see the documents of the snapshot as they were written, and nothing else: no tombstone, no version that is newer, no
-//! field of the engine. What is so over [`Local`](handfast_txn::Local) is so here.
+//! field of the engine. Their results are those over [`Local`](handfast_txn::Local).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn text(id: i32, text: &str) -> RawDocumentBuf {
     rawdoc! { "_id": id, "text": text, "tags": ["kept", text], "n": id }
 }
 
-/// A database of either engine with the documents 1 and 3, and an index.
+/// Returns a database of each engine with the documents 1 and 3, and an index.
 async fn databases() -> [Database; 2] {
     let memory = || MemoryStore::new(Sources::seeded(1));
     let percolator = Database::percolator(Arc::new(memory()), Sources::seeded(2), options()).unwrap();
@@ -45,14 +45,14 @@ fn expression(expression: RawDocumentBuf) -> RawDocumentBuf {
     rawdoc! { "$expr": expression }
 }
 
-/// Filters that all documents match, and fail for one without `text` and `tags`.
+/// Returns filters that all documents match, and that fail for one without `text` and `tags`.
 fn strict() -> Vec<RawDocumentBuf> {
     vec![
         expression(rawdoc! { "$gt": [{ "$strLenCP": "$text" }, 0] }),
         expression(rawdoc! { "$eq": [{ "$size": "$tags" }, 2] }),
         expression(rawdoc! { "$in": ["kept", "$tags"] }),
         expression(rawdoc! { "$gt": [{ "$strLenBytes": "$text" }, 0] }),
-        // Beside what an index can be asked for.
+        // Part of this filter can use an index.
         rawdoc! { "n": { "$gte": 0 }, "$expr": { "$gt": [{ "$strLenCP": "$text" }, 0] } },
         rawdoc! { "$or": [{ "n": 7 }, { "$expr": { "$gt": [{ "$strLenCP": "$text" }, 0] } }] },
         rawdoc! { "$and": [{ "$expr": { "$in": ["kept", "$tags"] } }, { "n": { "$lt": 100 } }] },
@@ -60,7 +60,7 @@ fn strict() -> Vec<RawDocumentBuf> {
     ]
 }
 
-/// Filters that all documents match, so long as the engine's own field is not seen.
+/// Returns filters that all documents match, as long as the engine's own field is hidden.
 fn of_the_whole_document() -> Vec<RawDocumentBuf> {
     let fields = |of: &str| rawdoc! { "$eq": [{ "$size": { "$objectToArray": of } }, 4] };
     let names = |of: &str| {
@@ -87,7 +87,7 @@ async fn ids(store: &dyn DocumentStore, filter: &RawDocumentBuf) -> Result<Vec<i
     Ok(found.iter().map(|document| document.get_i32("_id").unwrap()).collect())
 }
 
-/// All that can be asked with a filter says that it matches these documents.
+/// Checks that each request with this filter finds these documents.
 async fn matches(store: &dyn DocumentStore, filter: &RawDocumentBuf, expected: &[i32]) {
     let count = expected.len() as u64;
     assert_eq!(ids(store, filter).await.as_deref(), Ok(expected), "find {filter:?}");
@@ -145,7 +145,7 @@ async fn the_field_of_the_engine_is_not_seen() {
     .await;
 }
 
-/// Expressions in projections and updates agree, too.
+/// Expressions in projections and updates do not see the field either.
 #[tokio::test]
 async fn the_field_of_the_engine_is_in_no_result() {
     on_each(|database| async move {
@@ -160,14 +160,15 @@ async fn the_field_of_the_engine_is_in_no_result() {
     .await;
 }
 
-/// A query of a snapshot has one answer, whatever others insert, change and delete; if it fails, then for a document that is in it.
+/// A query of a snapshot has one answer, whatever other transactions insert, change and delete; it fails only for a document of the
+/// snapshot.
 #[tokio::test]
 async fn a_query_repeated_in_a_snapshot_has_the_same_answer() {
     on_each(|database| async move {
         let tx = database.begin().await.unwrap();
         let before: Vec<_> = all_strict(&tx).await;
         assert!(before.iter().all(|found| found.as_deref() == Ok(&[1, 3][..])), "{before:?}");
-        // One that a strict filter fails for, a change of one that it does not, and one that is gone.
+        // Others insert a document for which a strict filter fails, change one for which it does not, and delete one.
         database.insert_one(&texts(), rawdoc! { "_id": 9, "n": 9 }).await.unwrap();
         database
             .update_one(&texts(), rawdoc! { "_id": 1 }, rawdoc! { "$unset": { "text": 1, "tags": 1 } })
@@ -179,7 +180,7 @@ async fn a_query_repeated_in_a_snapshot_has_the_same_answer() {
             assert_eq!(tx.count_matching(&texts(), filter.clone()).await.unwrap(), 2, "{filter:?}");
         }
         tx.commit().await.unwrap();
-        // Who begins now has them.
+        // A transaction that begins now sees these changes.
         let late = database.begin().await.unwrap();
         for found in all_strict(&late).await.into_iter().take(4) {
             assert!(found.is_err(), "{found:?}");
@@ -196,7 +197,8 @@ async fn all_strict(store: &dyn DocumentStore) -> Vec<Result<Vec<i32>, String>> 
     found
 }
 
-/// The other way round: the snapshot has a document that a filter fails for, and it still fails after somebody has mended it.
+/// The snapshot has a document for which a filter fails, and the filter still fails after another client has corrected the
+/// document.
 #[tokio::test]
 async fn an_error_of_a_snapshot_stays() {
     on_each(|database| async move {
@@ -211,7 +213,7 @@ async fn an_error_of_a_snapshot_stays() {
     .await;
 }
 
-/// A serializable transaction that is looked at again beside a document that its filter fails for, has to be run again.
+/// A serializable transaction must run again if its filter fails for a document when its reads are validated.
 #[tokio::test]
 async fn an_error_while_validating_is_a_conflict() {
     on_each(|database| async move {
@@ -228,7 +230,7 @@ async fn an_error_while_validating_is_a_conflict() {
     .await;
 }
 
-/// A deletion beside a serializable reader is no reason for an error either.
+/// A deletion beside a serializable reader causes no error either.
 #[tokio::test]
 async fn a_deletion_is_validated_without_an_error() {
     on_each(|database| async move {
@@ -245,7 +247,7 @@ async fn a_deletion_is_validated_without_an_error() {
     .await;
 }
 
-/// The `_id` of what is inserted where something was deleted is the one that was given.
+/// A document that is inserted where another one was deleted has the `_id` that was given.
 #[tokio::test]
 async fn what_is_inserted_again_has_its_own_id() {
     on_each(|database| async move {
@@ -261,7 +263,7 @@ async fn what_is_inserted_again_has_its_own_id() {
             }
             assert!(database.delete_one(&texts(), rawdoc! { "_id": 2 }).await.unwrap());
         }
-        // In one transaction, too.
+        // The same holds within one transaction.
         database.insert_one(&texts(), rawdoc! { "_id": 7 }).await.unwrap();
         let tx = database.begin().await.unwrap();
         assert!(tx.delete_one(&texts(), rawdoc! { "_id": 7 }).await.unwrap());

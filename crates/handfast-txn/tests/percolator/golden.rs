@@ -1,25 +1,26 @@
-//! Golden scripts: what happens, step by step, with the stored rows after each.
+//! Golden scripts: the commands of processes, each with its result and the stored rows after it.
 //!
 //! ```text
-//! # What it is about.
+//! # The subject of the script.
 //! T begins                                  a command
-//!     = 7                                   what came of it, if something did
-//!     Bob  10  v1 c6 s5                     the rows as they are stored then
+//!     = 7                                   the result, if there is one
+//!     Bob  10  v1 c6 s5                     the stored rows after the command
 //!     Joe   2  v1 c6 s5
 //! ```
 //!
-//! A script is run, and what comes out must be what it says. `HANDFAST_GOLDEN=write cargo test -p handfast-txn --test
-//! percolator golden` writes what comes out instead: to be read before it is committed.
+//! The results of a run must equal those in the script. `HANDFAST_GOLDEN=write cargo test -p handfast-txn --test percolator golden`
+//! writes the results into the scripts instead; read them before you commit them.
 //!
 //! | a row | means |
 //! | --- | --- |
-//! | `Bob  10` | the balance that is visible; `-` for a tombstone |
-//! | `v2 c6 s5 p` | revision, commit and start timestamp, that it decided its transaction |
-//! | `lock{s7 put 3 at Bob, with Joe}` | a lock with the new version; its primary; in the primary's, the other rows |
-//! | `old[10 c6 s5]` `rb[7]` `d8` | versions before; rollbacks; when something may be forgotten |
-//! | `7`, `6000ms`, `6000ms+1` | timestamps: those of the first millisecond, and of later ones |
+//! | `Bob  10` | the visible balance; `-` for a tombstone |
+//! | `v2 c6 s5 p` | revision, commit and start timestamp, and that the row is the primary of its transaction |
+//! | `lock{s7 put 3 at Bob, with Joe}` | a lock with the new version and its primary; a primary's lock also with the other rows |
+//! | `old[10 c6 s5]` `rb[7]` `d8` | old versions; rollbacks; the time when something may be forgotten |
+//! | `7`, `6000ms`, `6000ms+1` | timestamps of the first millisecond, and of later ones |
 //!
-//! Timestamps begin at 7, and time stands still unless it passes. Commands are in [`actors`]. Names are of processes.
+//! Timestamps begin at 7, and the clock stands still unless a command moves it. [`actors`] lists the commands. A command begins with
+//! the name of a process.
 
 mod actors;
 mod local;
@@ -33,7 +34,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/percolator/golden")
 }
 
-/// Runs a script, and compares.
+/// Runs a script, and compares the result with its text.
 async fn check(name: &str) {
     let path = folder().join(name).with_extension("txt");
     let script = std::fs::read_to_string(&path).unwrap();
@@ -115,7 +116,7 @@ fn every_script_is_played() {
     assert_eq!(found, played);
 }
 
-/// Scripts that say only what clients do.
+/// The minimal number of scripts that have only commands of clients.
 const OF_CLIENTS_MIN: usize = 5;
 
 /// Each command has the same result over the other engine, except for timestamps.
@@ -129,7 +130,7 @@ async fn scripts_of_clients_are_so_over_local() {
     assert!(played >= OF_CLIENTS_MIN, "{played} scripts");
 }
 
-/// Says whether the script is of clients only.
+/// Runs a script over the engine `Local`; returns whether it has only commands of clients.
 async fn check_over_local(name: &str, script: &str) -> bool {
     let mut stage = local::Stage::new().await;
     let mut lines = script.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();

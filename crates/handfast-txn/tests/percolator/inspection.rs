@@ -9,7 +9,7 @@ use handfast_txn::percolator::{Cleaned, Decided, Percolator};
 
 use crate::support::{Bank, LOCK_TIME, OPERATIONS_MAX, accounts, options, pay_once};
 
-/// An operator of the bank.
+/// Returns the engine of an operator of the bank.
 fn operator(bank: &Bank) -> Percolator {
     Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap()
 }
@@ -39,7 +39,7 @@ async fn locks_of_a_dead_process_are_listed_and_can_be_resolved() {
             let before = operator.decided(open.start).await.unwrap().unwrap();
             assert_eq!(open.decided, before, "as it is listed");
             assert!(matches!(before, Decided::Open | Decided::Committed(_)), "{before:?}");
-            // What may still commit, nobody takes away.
+            // An operator cannot roll back a transaction that may still commit.
             if before == Decided::Open {
                 let cleaned = operator.resolve(Some(open.start)).await.unwrap();
                 assert_eq!((cleaned.resolved, cleaned.alive), (0, open.locks));
@@ -73,7 +73,8 @@ async fn locks_of_a_dead_process_are_listed_and_can_be_resolved() {
 #[tokio::test(start_paused = true)]
 async fn one_transaction_is_resolved_and_another_left() {
     let bank = Bank::of_the_seed().await;
-    // Each locks two documents, one that is there and one that is not, and dies before its commit point.
+    // Each transaction locks two documents, one that exists and one that does not, and dies before its
+    // commit point.
     for name in ["Bob", "Joe"] {
         let commit_point = Address::second(Operation::Update).of("accounts");
         let dying = Arc::new(Faulty::new(bank.store.clone(), Plan::at_request(commit_point, Fault::CrashBefore)));
@@ -94,7 +95,7 @@ async fn one_transaction_is_resolved_and_another_left() {
     assert_eq!(operator.resolve(None).await.unwrap().resolved, 2);
 }
 
-/// A version that cannot even be read shows that nobody does.
+/// A row whose version is unreadable is listed as well: the listing does not read the locked document.
 #[tokio::test(start_paused = true)]
 async fn locks_are_listed_without_what_is_locked() {
     let bank = Bank::of_the_seed().await;

@@ -19,12 +19,12 @@ use tokio::sync::{Notify, Semaphore};
 use crate::crash_points::answer_holds;
 use crate::support::*;
 
-/// More than fit into a few batches.
+/// The number of documents: more than fit into a few batches.
 const MANY: i32 = 5_000;
-/// The number of steps in which the clocks move.
+/// The step by which the clocks move.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A bank whose clock goes as the runtime's, which stands still but for the pauses.
+/// Returns a bank whose clock follows that of the runtime, which moves only during pauses.
 async fn bank() -> Bank {
     let bank = Bank::of_the_seed().await;
     let clock = bank.clock.clone();
@@ -42,12 +42,12 @@ struct Pool {
     store: Arc<MemoryStore>,
     connections: Semaphore,
     round_trip: Duration,
-    /// Inserts wait, except that of the document with `_id` 0.
+    /// Whether inserts wait, except that of the document with `_id` 0.
     holds_inserts: AtomicBool,
     released: Notify,
-    /// Updates of other documents than the first of many do not arrive.
+    /// Whether updates get lost, except those of the first of many documents.
     loses_updates: AtomicBool,
-    /// Heartbeats do not arrive.
+    /// Whether heartbeats get lost.
     loses_signs: AtomicBool,
     requests: AtomicU64,
 }
@@ -116,7 +116,7 @@ impl DelegatingStore for Pool {
 
     async fn update(&self, request: Update) -> StoreResult<UpdateOutcome> {
         let _connection = self.request().await;
-        // Those with which a transaction of many begins are its primaries.
+        // The first document of each large transaction is its primary.
         let of_first = |filter: &RawDocumentBuf| {
             let id = filter.get_document("_id").ok().and_then(|id| id.get_i32("$eq").ok());
             id.is_some_and(|id| id % MANY == 0)
@@ -145,8 +145,8 @@ async fn count(database: &Database) -> u64 {
     database.count(Count::new(accounts(), rawdoc! { "balance": 1 })).await.unwrap()
 }
 
-/// Asks for the first document again and again, in a transaction each time: outside of one, a read of one document waits for no
-/// lock and rolls no transaction back.
+/// Asks for the first document again and again, in a transaction each time: outside of a transaction, a read of one document does not
+/// wait for a lock and rolls no transaction back.
 async fn read_first(reader: Database, pause: Duration) {
     loop {
         if let Ok(tx) = reader.begin().await {
@@ -157,7 +157,7 @@ async fn read_first(reader: Database, pause: Duration) {
     }
 }
 
-/// Each request takes a while; a reader asks for the first document all the time.
+/// Each request takes some time; a reader asks for the first document all the time.
 #[tokio::test(start_paused = true)]
 async fn many_inserts_commit_beside_a_reader() {
     let bank = bank().await;
@@ -168,7 +168,8 @@ async fn many_inserts_commit_beside_a_reader() {
     assert_eq!(outcome.inserted, MANY as u64);
     database.flush().await.unwrap();
     reading.abort();
-    // A look, a lock, a commit for each thousand; a few for the transaction. Others may have resolved some.
+    // Each thousand rows take a read, a lock and a commit, and the transaction a few requests more. Other processes may have resolved
+    // some rows.
     let requests = pool.take_requests();
     assert!(requests <= 100, "{requests} requests");
     assert_eq!(count(&bank.process()).await, MANY as u64);
@@ -194,7 +195,7 @@ async fn commit_while_data_waits(connections: usize) -> (Result<(), Error>, u64)
     (committed, count(&bank.process()).await)
 }
 
-/// All connections that a transaction may use are taken by its data, for longer than a lock lives.
+/// The transaction's data takes all connections that it may use, for longer than a lock lives.
 #[tokio::test(start_paused = true)]
 async fn heartbeats_are_not_queued_behind_data() {
     let (committed, count) = commit_while_data_waits(4).await;
@@ -211,7 +212,7 @@ async fn heartbeats_that_are_queued_behind_data_are_caught() {
     assert_eq!(count, 0);
 }
 
-/// Others take a transaction for abandoned in the middle of its batches. What it sends after that has no effect.
+/// Other processes roll a transaction back between its batches. Its later requests have no effect.
 #[tokio::test(start_paused = true)]
 async fn a_transaction_that_is_given_up_between_its_batches_leaves_nothing() {
     let bank = bank().await;
@@ -232,7 +233,7 @@ async fn a_transaction_that_is_given_up_between_its_batches_leaves_nothing() {
     nothing_is_left(&bank).await;
 }
 
-/// After the time that things are kept, and two passes of the cleaner.
+/// Checks that nothing is left after the retention and two passes of the cleaner.
 async fn nothing_is_left(bank: &Bank) {
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
     for _ in 0..2 {
@@ -243,22 +244,22 @@ async fn nothing_is_left(bank: &Bank) {
     assert!(!bank.hidden().await.iter().any(is_left));
 }
 
-/// Half of a batch is done; then..
+/// The event after half of a batch is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// ..the connection breaks.
+    /// The connection breaks.
     Lost,
-    /// ..the connection breaks, and the whole of it arrives all the same, at the end.
+    /// The connection breaks, and the whole batch arrives nevertheless, at the end.
     Late,
-    /// ..the store says so: the rest failed.
+    /// The store reports that the rest failed.
     Refused,
-    /// ..the store says how much is done, and not why.
+    /// The store reports how much is done, without a reason.
     Short,
-    /// ..the process dies.
+    /// The process dies.
     Crash,
 }
 
-/// A store that does half of the batch of this number.
+/// A store that applies half of the batch of this number.
 struct Half {
     store: Arc<MemoryStore>,
     at: u64,
@@ -280,7 +281,7 @@ impl Half {
         }
     }
 
-    /// Whether this batch is the one.
+    /// Returns whether this is the batch to apply in part.
     fn is_hit(&self, rows: usize) -> bool {
         rows > 1 && self.batches.fetch_add(1, Ordering::SeqCst) == self.at
     }
@@ -356,7 +357,7 @@ async fn change_many(database: &Database) -> Result<(), Error> {
     tx.commit().await.map(drop)
 }
 
-/// Every batch of a transaction is done in part, in every way, and the rest comes late, or never.
+/// Each batch of a transaction is applied in part, with each following event; the rest arrives late, or never.
 #[tokio::test(start_paused = true)]
 async fn every_batch_that_is_done_in_part_leaves_all_or_nothing() {
     let mut cases = std::collections::BTreeMap::new();
@@ -399,7 +400,7 @@ async fn every_batch_that_is_done_in_part_leaves_all_or_nothing() {
     assert!(cases.get("not committed").is_some_and(|cases| *cases >= 2), "{cases:?}");
 }
 
-/// Every operation of a transaction that goes in batches meets every fault.
+/// Every operation of a transaction with batches meets every fault.
 #[tokio::test(start_paused = true)]
 async fn every_operation_of_batches_meets_every_fault() {
     let mut cases = 0;
@@ -463,7 +464,7 @@ async fn a_count_after_a_large_commit_takes_three_times_the_requests_of_a_quiet_
     assert!(after <= 3 * quiet.max(10), "{after} requests, {quiet} when quiet");
 }
 
-/// A process dies with many locks: who comes by asks once, and takes them away in batches.
+/// A process dies with many locks: the next process asks once and removes them in batches.
 #[tokio::test(start_paused = true)]
 async fn a_dead_transaction_of_many_is_cleared_in_batches() {
     let bank = bank().await;
@@ -489,7 +490,7 @@ async fn a_dead_transaction_of_many_is_cleared_in_batches() {
     }
 }
 
-/// The primary's lock names all rows: where it does not fit, nothing is written.
+/// The primary's lock names all rows: if they do not fit, nothing is written.
 #[tokio::test]
 async fn a_transaction_that_its_primary_cannot_name_is_refused_before_anything_is_written() {
     let bank = Bank::of_the_seed().await;

@@ -1,4 +1,4 @@
-//! Old snapshots over several processes: what keeps their history, and what becomes of those that are slow or dead.
+//! Old snapshots over several processes: leases keep their history, and slow or dead holders lose them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const RETENTION: Duration = Duration::from_secs(60);
 /// A snapshot of this age needs a lease.
 const OLD: Duration = Duration::from_secs(31);
 const LEASE_TTL: Duration = Duration::from_secs(40);
-/// Less than a lease lives, and more often than it takes for a heartbeat to be late.
+/// The time of a step: less than the lifetime of a lease, and so short that no heartbeat is late.
 const STEP: Duration = Duration::from_secs(20);
 
 fn options() -> PercolatorOptions {
@@ -33,7 +33,7 @@ fn process_over(bank: &Bank, store: Arc<dyn DocumentStore>) -> Arc<Percolator> {
     Arc::new(Percolator::new(store, bank.sources.clone(), options()).unwrap())
 }
 
-/// Bob, Joe, and Ann with 5, who is going to leave.
+/// Returns a bank with Bob, Joe, and Ann, who has 5 and leaves later.
 async fn with_ann() -> Bank {
     let bank = Bank::of_the_seed().await;
     let ann = rawdoc! { "_id": "Ann", "balance": 5, "_hf": { "v": 1_i64, "c": 6_i64, "s": 5_i64 } };
@@ -45,14 +45,14 @@ async fn begin(process: &Percolator) -> StoreResult<Arc<dyn Snapshot>> {
     Ok(process.begin(Duration::MAX).await?.snapshot)
 }
 
-/// Ann leaves, and nobody else changes: once history is forgotten, nothing tells of her.
+/// Deletes Ann, and changes nothing else: after history is forgotten, nothing shows that she existed.
 async fn change(bank: &Bank) {
     let process = Database::new(process(bank), bank.sources.clone());
     process.delete_one(&accounts(), rawdoc! { "_id": "Ann" }).await.unwrap();
     process.flush().await.unwrap();
 }
 
-/// A process with a snapshot of before Ann left, now so old that it needs a lease; and a process that cleans.
+/// Returns a process with a snapshot of before Ann left, which is so old that it needs a lease; and a process that cleans.
 async fn old_snapshot() -> (Bank, Arc<Percolator>, Arc<Percolator>, Arc<dyn Snapshot>) {
     let bank = with_ann().await;
     let (reader, cleaner) = (process(&bank), process(&bank));
@@ -76,7 +76,7 @@ async fn named(snapshot: &dyn Snapshot, filter: RawDocumentBuf) -> StoreResult<V
 
 const BEFORE: [&str; 2] = ["Ann", "Bob"];
 
-/// Checks that an answer is right, or says that the snapshot is too old.
+/// Returns whether an answer is right, or is the error that the snapshot is too old.
 fn is_right_or_too_old(seen: &StoreResult<Vec<String>>) -> bool {
     match seen {
         Ok(names) => *names == BEFORE,
@@ -98,7 +98,7 @@ async fn has_history(bank: &Bank) -> bool {
     bank.rows().await.iter().any(|row| row.get_str("_id").unwrap() == "Ann")
 }
 
-/// Lets time go by, in which the cleaner makes its passes and a process lives, or does not.
+/// Moves the clock on, while the cleaner makes its passes and a process sends heartbeats, if one is alive.
 async fn pass(bank: &Bank, cleaner: &Percolator, alive: Option<&Percolator>, time: Duration) {
     for _ in 0..time.as_secs() / STEP.as_secs() {
         bank.clock.advance(STEP);
@@ -109,7 +109,7 @@ async fn pass(bank: &Bank, cleaner: &Percolator, alive: Option<&Percolator>, tim
     }
 }
 
-/// An old snapshot reads on for as long as its process lives, whoever cleans. Afterwards nothing is left of it.
+/// An old snapshot stays readable for as long as its process lives, whichever process cleans. Afterwards no lease is left.
 #[tokio::test]
 async fn an_old_snapshot_survives_the_collector_of_another_process() {
     let (bank, reader, cleaner, snapshot) = old_snapshot().await;
@@ -127,7 +127,7 @@ async fn an_old_snapshot_survives_the_collector_of_another_process() {
     assert!(!has_history(&bank).await);
 }
 
-/// A transaction that ends soon costs no lease, and leaves none behind.
+/// A short transaction takes no lease, and leaves none behind.
 #[tokio::test]
 async fn a_young_snapshot_takes_no_lease() {
     let bank = with_ann().await;
@@ -142,7 +142,7 @@ async fn a_young_snapshot_takes_no_lease() {
     assert!(leases(&bank).await.is_empty());
 }
 
-/// A read takes the lease itself if no background task does.
+/// A read takes the lease itself if no background task does so.
 #[tokio::test]
 async fn a_read_takes_the_lease_that_it_needs() {
     let (bank, reader, cleaner, snapshot) = old_snapshot().await;
@@ -152,7 +152,7 @@ async fn a_read_takes_the_lease_that_it_needs() {
     assert_eq!(rich(&*snapshot, 5).await.unwrap(), BEFORE);
 }
 
-/// A lease reaches back to the oldest snapshot of its process, and no further once that is gone.
+/// A lease protects the oldest snapshot of its process, and nothing older once that snapshot has ended.
 #[tokio::test]
 async fn a_lease_reaches_back_to_the_oldest_snapshot() {
     let bank = with_ann().await;
@@ -173,12 +173,12 @@ async fn a_lease_reaches_back_to_the_oldest_snapshot() {
     assert_eq!(at().await, None);
 }
 
-/// A process that died holds nobody up for ever.
+/// The lease of a dead process does not keep history for ever.
 #[tokio::test]
 async fn the_lease_of_a_dead_process_expires() {
     let (bank, reader, cleaner, _snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
-    // No heartbeat from here on.
+    // The process sends no heartbeat from here on.
     bank.let_pass(RETENTION).await;
     cleaner.clean().await.unwrap();
     bank.clock.advance(LEASE_TTL - Duration::from_millis(1));
@@ -191,7 +191,7 @@ async fn the_lease_of_a_dead_process_expires() {
     assert!(leases(&bank).await.is_empty());
 }
 
-/// A lease is not taken for dead because a clock says so: a collector looks on for the whole time, by its own monotonic clock.
+/// A lease does not expire because of a clock: a collector waits for the whole lifetime, by its own monotonic clock.
 #[tokio::test]
 async fn a_lease_does_not_expire_by_the_clocks_of_two_clients() {
     let (bank, reader, _, _snapshot) = old_snapshot().await;
@@ -204,7 +204,7 @@ async fn a_lease_does_not_expire_by_the_clocks_of_two_clients() {
     let cleaner = Percolator::new(bank.store.clone(), ahead, options()).unwrap();
     for _ in 0..3 {
         cleaner.clean().await.unwrap();
-        // Time that goes by for the others only.
+        // Time goes by for the other processes only.
         bank.clock.advance(LEASE_TTL);
         clock.set(bank.sources.clock.now());
     }
@@ -226,14 +226,14 @@ async fn a_slow_holder_gets_an_error_and_misses_no_documents() {
         let error = named(&*snapshot, filter.clone()).await.unwrap_err();
         assert_eq!(error.code(), Code::SnapshotTooOld, "{filter:?}: {error}");
     }
-    // What begins now is not concerned, and the process holds nobody up with what it cannot read.
+    // A snapshot that begins now is not affected, and the process keeps no history for the snapshot that it cannot read.
     let next = begin(&reader).await.unwrap();
     assert_eq!(rich(&*next, 0).await.unwrap(), ["Bob", "Joe"]);
     reader.keep_history().await.unwrap();
     assert!(leases(&bank).await.is_empty());
 }
 
-/// A process whose lease was taken away before any history was lost reads on.
+/// A process whose lease was taken away before any history was forgotten can read on.
 #[tokio::test]
 async fn a_lost_lease_is_taken_again_in_time() {
     let (bank, reader, cleaner, snapshot) = old_snapshot().await;
@@ -246,7 +246,7 @@ async fn a_lost_lease_is_taken_again_in_time() {
     assert_eq!(rich(&*snapshot, 5).await.unwrap(), BEFORE);
 }
 
-/// Nobody who comes too late for a lease reads on, also where nothing is found that could tell.
+/// A process that takes its lease too late cannot read on, even where no document shows that history is missing.
 #[tokio::test]
 async fn a_lease_that_is_taken_too_late_is_an_error() {
     let bank = with_ann().await;
@@ -260,7 +260,7 @@ async fn a_lease_that_is_taken_too_late_is_an_error() {
     assert!(leases(&bank).await.is_empty());
 }
 
-/// A lease is lost or comes too late, and history is forgotten, at any moment of a read.
+/// During a read, at any moment, a lease is lost or comes too late, and history is forgotten.
 #[tokio::test]
 async fn a_lease_that_is_lost_during_a_read() {
     let (mut told, mut right) = (0, 0);
@@ -311,7 +311,7 @@ async fn read_that_stops(
     has_stopped.then_some(seen)
 }
 
-/// A collector that stops at any moment, before a lease was taken and until long after, forgets nothing of its reader's.
+/// A collector that stops at any moment, before a lease is taken and until long after, removes no history that the lease protects.
 #[tokio::test]
 async fn a_lease_is_taken_while_a_collector_looks() {
     let mut number = 0;
@@ -337,7 +337,7 @@ async fn a_lease_is_taken_while_a_collector_looks() {
     assert!(number > 10, "{number}");
 }
 
-/// A process takes a lease, reads, sends heartbeats, reads again, and gives it up, while others change what it reads, and
+/// Takes a lease, reads, sends heartbeats, reads again, and gives the lease up, while other processes change the documents and
 /// clean. Returns what it read.
 async fn life(bank: &Bank, reader: &Percolator, between: impl AsyncFn(u32)) -> Vec<StoreResult<Vec<String>>> {
     let cleaner = process(bank);
@@ -350,7 +350,7 @@ async fn life(bank: &Bank, reader: &Percolator, between: impl AsyncFn(u32)) -> V
     bank.clock.advance(OLD);
     let mut seen = Vec::new();
     for round in 0..4 {
-        // What fails is tried again.
+        // A failed request is repeated.
         reader.keep_history().await.ok();
         seen.push(rich(&*snapshot, 5).await);
         between(round).await;
@@ -363,7 +363,7 @@ async fn life(bank: &Bank, reader: &Percolator, between: impl AsyncFn(u32)) -> V
     seen
 }
 
-/// Every operation of a lease's life meets every fault: nobody reads a hole, and nothing is left behind.
+/// Every operation of a lease's lifetime meets every fault: no read misses a document, and nothing is left behind.
 #[tokio::test]
 async fn every_operation_of_a_lease_meets_every_fault() {
     let bank = with_ann().await;
@@ -410,7 +410,7 @@ async fn life_with(number: u64, fault: Fault, late: Late) -> Vec<&'static str> {
         Err(_) => "out of reach",
     };
     let answers = seen.iter().map(answer).collect();
-    // Others clean up after it, whatever arrives meanwhile.
+    // Other processes clean up after it, while late requests arrive.
     let cleaner = process(&bank);
     pass(&bank, &cleaner, None, RETENTION * 2).await;
     faulty.deliver_late().await;

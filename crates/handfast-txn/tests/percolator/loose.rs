@@ -1,5 +1,5 @@
-//! A store whose cursors are of no one moment: each document is read when its page is, as on a server without snapshots. It
-//! remembers what it was asked, and lets something happen before each page.
+//! A store whose cursors do not read one moment: each document is read with its page, as on a server without snapshots. The
+//! store records the finds that it gets, and runs a callback before each page.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -11,7 +11,7 @@ use bson::{RawBson, rawdoc};
 use handfast_store::decorator::DelegatingStore;
 use handfast_store::*;
 
-/// Documents of a page: so few that much happens during a query.
+/// The most documents of a page: few, so that the callback runs often during a query.
 const PAGE_DOCUMENTS_MAX: usize = 7;
 
 type Happening = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -20,7 +20,7 @@ pub(crate) struct Loose {
     store: Arc<dyn DocumentStore>,
     before_page: Happening,
     finds: Mutex<Vec<Find>>,
-    /// Indexes that it does not make.
+    /// Selects the indexes that the store refuses to create.
     refused: fn(&IndexSpec) -> bool,
 }
 
@@ -37,12 +37,12 @@ impl Loose {
         }
     }
 
-    /// A process whose store makes no such indexes.
+    /// Returns a store that refuses to create these indexes.
     pub(crate) fn refusing(store: Arc<dyn DocumentStore>, refused: fn(&IndexSpec) -> bool) -> Self {
         Loose { refused, ..Loose::new(store, || async {}) }
     }
 
-    /// Returns the requests since the last call.
+    /// Returns the finds since the last call.
     pub(crate) fn take_finds(&self) -> Vec<Find> {
         std::mem::take(&mut *self.finds.lock().unwrap())
     }

@@ -9,7 +9,7 @@ use handfast_store::{DocumentStore, Find, Namespace, RenameCollection, StoreExt}
 
 use crate::support::*;
 
-/// Finds of one `_id`, all of which show Bob with what he has.
+/// Returns finds of one `_id`, each of which shows Bob with his balance.
 fn finds_of_bob() -> Vec<Find> {
     let by = |filter: RawDocumentBuf| Find::new(accounts(), filter);
     vec![
@@ -74,8 +74,8 @@ async fn a_find_of_nothing_is_one_operation_where_the_collection_is_known() {
     assert_eq!(count().await, 2);
 }
 
-/// A process that has only read by `_id` does not know that another one has dropped the collection, given it another name, or made
-/// another one of the name: it reads what is so now.
+/// A process that has only read by `_id` does not know that another process has dropped the collection, renamed it, or created another one
+/// of that name: it reads the current state.
 #[tokio::test]
 async fn a_find_by_id_reads_no_collection_that_has_lost_its_name() {
     let bank = Bank::of_the_seed().await;
@@ -137,7 +137,7 @@ async fn a_find_by_id_sees_acknowledged_writes_without_waiting() {
     assert!(seen.iter().any(|(both, _, committed)| *committed && *both == (3, 9)), "{seen:?}");
 }
 
-/// A primary that knows nothing of a lock's transaction may have forgotten it: then a snapshot says what the document is.
+/// A primary without an entry for a lock's transaction may have forgotten it: then a read of a snapshot decides.
 #[tokio::test]
 async fn a_primary_that_knows_nothing_is_not_believed() {
     let bank = Bank::of_the_seed().await;
@@ -149,7 +149,7 @@ async fn a_primary_that_knows_nothing_is_not_believed() {
     bank.store.update_one(&accounts(), rawdoc! { "_id": "Joe" }, set).await.unwrap();
     let oracle = handfast_store::Namespace::new("handfast", "oracle").unwrap();
     bank.store.update_one(&oracle, rawdoc! {}, rawdoc! { "$set": { "ts": 7_i64 } }).await.unwrap();
-    // Its time is over: the snapshot rolls it back, with a record on the primary.
+    // The lock has expired: the snapshot rolls its transaction back, with a record on the primary.
     bank.clock.advance(LOCK_TIME);
     assert_eq!(joe_has(&bank.process()).await, 2);
     let hidden = bank.hidden().await;

@@ -1,4 +1,4 @@
-//! The outcome of a named transaction can be asked of the store by each process that has the name.
+//! Each process that has the name of a transaction can ask the store for its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn name(number: i64) -> TransactionId {
     TransactionId { session: [9; 16], number }
 }
 
-/// Bob pays Joe 7, under a name.
+/// Moves 7 from Bob to Joe, in a transaction with a name.
 async fn pay_as(database: &Database, id: TransactionId) -> Result<()> {
     let tx = database.begin_with(TransactionOptions { id: Some(id), ..TransactionOptions::default() }).await?;
     pay(&tx).await?;
@@ -48,7 +48,8 @@ async fn another_process_knows_the_outcome() {
     assert_eq!(bank.balances().await, (3, 9));
 }
 
-/// A transaction whose name was not asked for leaves no record. Its id shows that, so that no process takes it for rolled back.
+/// A transaction whose name was not asked for leaves no record. Its id shows that, so that no process concludes that it was
+/// rolled back.
 #[tokio::test]
 async fn without_a_name_there_is_no_record() {
     let bank = Bank::of_the_seed().await;
@@ -66,7 +67,7 @@ async fn without_a_name_there_is_no_record() {
     assert!(matches!(process.begin_with(options).await, Err(Error::Store(error)) if error.code() == Code::BadValue));
 }
 
-/// The record is the primary: one row more, so two writes.
+/// The record is the primary: one more row, and so two more writes.
 #[tokio::test]
 async fn a_name_costs_two_writes_and_a_read() {
     let count = async |id| {
@@ -85,7 +86,7 @@ async fn a_name_costs_two_writes_and_a_read() {
     assert_eq!(count(Some(name(1))).await, (6, 2));
 }
 
-/// A process that asks during the commit waits for it.
+/// A process that asks during the commit waits for its end.
 #[tokio::test]
 async fn a_commit_under_way_is_waited_for() {
     let bank = Bank::of_the_seed().await;
@@ -102,11 +103,11 @@ async fn a_commit_under_way_is_waited_for() {
     assert!(matches!(asked.await.unwrap(), Outcome::Committed(_)));
 }
 
-/// A commit that is frozen at any operation does not commit any more once it was reported as rolled back.
+/// A commit that is frozen at any operation cannot commit after it was reported as rolled back.
 #[tokio::test]
 async fn a_reported_outcome_does_not_change() {
     let (mut committed, mut rolled_back) = (0, 0);
-    // From the operation after the start on: what begins later is another attempt.
+    // The loop begins with the operation after the start: a transaction that begins later is another attempt.
     for number in 2..OPERATIONS_MAX {
         let bank = Bank::of_the_seed().await;
         let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::FreezeBefore)));
@@ -133,11 +134,12 @@ async fn a_reported_outcome_does_not_change() {
         assert_eq!(bank.balances().await, if said { (3, 9) } else { (10, 2) }, "frozen at {number}");
         *(if said { &mut committed } else { &mut rolled_back }) += 1;
     }
-    // Before the commit point: both documents with their page, the record, three locks, commit timestamp.
+    // These operations come before the commit point: both documents with their page, the record, three locks, the commit
+    // timestamp.
     assert!(rolled_back >= 6 && committed >= 1, "{rolled_back} rolled back, {committed} committed");
 }
 
-/// A name that was used answers what it answered first, and nothing that comes with it is applied.
+/// A name that was used gets its first answer again, and the writes that come with it are not applied.
 #[tokio::test]
 async fn a_name_commits_once() {
     let bank = Bank::of_the_seed().await;
@@ -151,7 +153,7 @@ async fn a_name_commits_once() {
         assert_eq!(tx.commit().await.unwrap(), at);
     }
     assert_eq!(bank.balances().await, (3, 9));
-    // Of two at the same time, whatever they write, one is applied.
+    // Of two transactions at the same time, whatever they write, one is applied.
     let (one, other) = (bank.process(), bank.process());
     let write = async |database: &Database, id: &str| {
         let options = TransactionOptions { id: Some(name(2)), ..TransactionOptions::default() };
@@ -162,7 +164,7 @@ async fn a_name_commits_once() {
     let (one, other) = (write(&one, "one").await, write(&other, "other").await);
     one.commit().await.unwrap();
     assert!(is_conflict(&other.commit().await.map(drop)));
-    // The session has gone on.
+    // The session has a later transaction.
     assert_eq!(bank.process().outcome(name(1)).await.unwrap_err().code(), Code::TransactionTooOld);
     let again = pay_as(&bank.process(), name(1)).await;
     assert!(matches!(again, Err(Error::Store(error)) if error.code() == Code::TransactionTooOld));
@@ -182,7 +184,8 @@ async fn a_name_can_be_tried_again() {
     assert_eq!(bank.balances().await, (3, 9));
 }
 
-/// Records go after their time, which all who clean count together; never while a lock may ask them.
+/// Records are removed after the retention, which all cleaning processes measure together; but never while a lock may need
+/// them.
 #[tokio::test]
 async fn records_are_kept_for_their_time() {
     let bank = Bank::of_the_seed().await;
@@ -197,7 +200,7 @@ async fn records_are_kept_for_their_time() {
     bank.clock.advance(Duration::from_secs(1));
     assert_eq!(cleaner.clean().await.unwrap().forgotten, 1);
     assert_eq!(bank.records().await, 0);
-    // Who says sooner, has it sooner; but not while messages may still be under way.
+    // A shorter retention in the call removes them sooner, but not while requests may still be under way.
     pay_as(&process, name(2)).await.unwrap();
     bank.clock.advance(Duration::from_secs(1));
     assert_eq!(process.forget_outcomes(Duration::ZERO).await.unwrap(), 0);
@@ -210,7 +213,8 @@ async fn records_are_kept_for_their_time() {
     assert_eq!(bank.balances().await, (-4, 16));
 }
 
-/// A transaction that has left no record was rolled back, or is so old that its record may be gone: that is not the same.
+/// A transaction that has left no record was rolled back, or is so old that its record may have been removed: these are two
+/// results.
 #[tokio::test]
 async fn a_forgotten_outcome_is_not_reported_as_rolled_back() {
     let bank = Bank::of_the_seed().await;
@@ -237,20 +241,21 @@ async fn a_forgotten_outcome_is_not_reported_as_rolled_back() {
     bank.clock.advance(Duration::from_secs(1));
     assert_eq!(cleaner.clean().await.unwrap().forgotten, 2);
     for _ in 0..2 {
-        // Another process each time: the one that ran them remembers for a while.
+        // Another process asks each time: the one that ran the transactions remembers their outcomes for a while.
         let outcome = async |id| bank.process().outcome(id).await.unwrap();
         assert_eq!((outcome(before).await, outcome(old).await), (Outcome::Forgotten, Outcome::Forgotten));
         assert_eq!(outcome(between).await, Outcome::RolledBack);
         assert!(matches!(outcome(young).await, Outcome::Committed(_)));
-        // A driver's name says nothing of its age, and its transaction might still be under way: it is rolled back for good.
+        // The name that a driver chose does not show its age, and its transaction might still be under way: it is rolled back
+        // for good.
         assert_eq!(outcome(name(1)).await, Outcome::RolledBack);
     }
-    // Each sweep goes further than the one before; also what was rolled back then is as good as forgotten.
+    // Each sweep forgets later transactions than the one before, including the one that was rolled back then.
     bank.let_pass(Duration::from_secs(601)).await;
     assert_eq!(process.forget_outcomes(Duration::ZERO).await.unwrap(), 3);
     let outcome = async |id| bank.process().outcome(id).await.unwrap();
     assert_eq!((outcome(between).await, outcome(young).await), (Outcome::Forgotten, Outcome::Forgotten));
-    // Nothing more to forget: the mark is not one of them, and stays.
+    // Nothing is left to forget: the mark is not counted as a record, and stays.
     bank.let_pass(2 * options().outcome_retention).await;
     assert_eq!(process.forget_outcomes(Duration::ZERO).await.unwrap(), 0);
     assert_eq!(cleaner.clean().await.unwrap().forgotten, 0);
@@ -258,7 +263,7 @@ async fn a_forgotten_outcome_is_not_reported_as_rolled_back() {
     assert_eq!(bank.balances().await, (-11, 23));
 }
 
-/// The record is what another row's lock points at: it goes after the lock.
+/// The lock of another row refers to the record, which is therefore removed after the lock.
 #[tokio::test]
 async fn a_record_outlives_the_locks_that_it_decided() {
     let bank = Bank::of_the_seed().await;
@@ -266,7 +271,7 @@ async fn a_record_outlives_the_locks_that_it_decided() {
     let database = bank.process_over(store.clone());
     let payment = Stepped { payment: tokio::spawn(async move { pay_as(&database, name(1)).await }), store };
     payment.until(&bank, both_locked).await;
-    // The commit timestamp, the commit point; then the process is no more.
+    // The commit timestamp is taken and the commit point is written; then the process dies.
     payment.step().await;
     payment.store.release();
     for _ in 0..50 {

@@ -1,5 +1,5 @@
-//! The engine's own indexes: that they are there, that what is left behind is found by them, and that users have nothing to
-//! do with them.
+//! The engine's own indexes: they are created, the cleaner and readers find old locks and versions by them, and users do not see
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::support::*;
 
 const OWN: [&str; 3] = ["_hf.c_1", "_hf.d_1", "_hf.lock.s_1"];
 
-/// The names of a collection's indexes besides that on `_id`, sorted.
+/// Returns the names of a collection's indexes besides that on `_id`, sorted.
 async fn names(store: &dyn DocumentStore) -> Vec<String> {
     let mut names: Vec<_> = store.list_indexes(&accounts()).await.unwrap().into_iter().map(|of| of.spec.name).collect();
     names.retain(|name| name != "_id_");
@@ -66,7 +66,7 @@ async fn users_neither_name_nor_make_them() {
     create(&database, IndexSpec::new(rawdoc! { "_hfx": 1 })).await.unwrap();
 }
 
-/// A collection that is made by its first document, or again behind a process's back, gets them from the cleaner.
+/// A collection that is created by its first document, or again without the process's knowledge, gets them from the cleaner.
 #[tokio::test]
 async fn the_cleaner_makes_those_that_are_missing() {
     let bank = Bank::of_the_seed().await;
@@ -83,7 +83,7 @@ async fn the_cleaner_makes_those_that_are_missing() {
     assert_eq!(names(&*bank.store).await, OWN);
 }
 
-/// An index that the store cannot make sparse is made plain, or not at all; everything else works as before.
+/// An index that the store cannot create as a sparse one is created as a plain one, or not at all; everything else works as before.
 #[tokio::test]
 async fn a_store_that_makes_none_is_used_without() {
     let refusals: [fn(&IndexSpec) -> bool; 2] = [|spec| spec.sparse, |_| true];
@@ -103,7 +103,8 @@ async fn a_store_that_makes_none_is_used_without() {
     }
 }
 
-/// A pass of the cleaner over documents that need nothing looks at none of them, and sends as much as for one.
+/// A pass of the cleaner over documents without locks and old versions reads none of them, and sends as many requests as for one
+/// document.
 #[tokio::test]
 async fn a_pass_of_the_cleaner_does_not_grow_with_the_documents() {
     let (few, examined) = cost_of_a_pass(1).await;
@@ -111,8 +112,8 @@ async fn a_pass_of_the_cleaner_does_not_grow_with_the_documents() {
     assert_eq!(cost_of_a_pass(2_500).await, (few, 0));
 }
 
-/// Operations of a pass, and documents and keys that its finds look at, when that many documents were changed once and one
-/// pass has been made already.
+/// Returns the operations of a pass, and the documents and keys that its finds examine, after this many documents were changed once
+/// and one pass was made.
 async fn cost_of_a_pass(documents: i32) -> (u64, i64) {
     let directory = tempfile::tempdir().unwrap();
     let (sources, clock) = Sources::manual(1);
@@ -141,8 +142,8 @@ async fn cost_of_a_pass(documents: i32) -> (u64, i64) {
     (operations, examined(&*store, loose.take_finds()).await)
 }
 
-/// A query in a snapshot looks at what the index of its users has for it, however many documents there are: rows that are locked and
-/// rows that changed since are found by the engine's own.
+/// A query in a snapshot examines only the documents that its index selects, however many documents there are: it finds rows that
+/// are locked or have changed since by the engine's own indexes.
 #[tokio::test]
 async fn a_query_in_a_snapshot_does_not_look_at_what_it_does_not_find() {
     for documents in [100, 2_500] {
@@ -169,13 +170,14 @@ async fn a_query_in_a_snapshot_does_not_look_at_what_it_does_not_find() {
             loose.take_finds();
             assert_eq!(tx.find_all(find).await.unwrap().len(), expected);
             let examined = examined(&*store, loose.take_finds()).await;
-            // Ten of the branch, and one that changed, each with its key; once more, as each page of this store asks again.
+            // Ten documents of the branch and one that changed, each with its key, are examined twice, as this store repeats the
+            // find for each page.
             assert!(examined > 0 && examined <= 2 * (10 + 1) * 2, "of {documents} documents {examined} were looked at");
         }
     }
 }
 
-/// Documents and keys that finds in the accounts look at. The engine's own documents are few.
+/// Returns the number of documents and keys that finds in the accounts examine. The engine's own documents are few.
 async fn examined(store: &dyn DocumentStore, finds: Vec<Find>) -> i64 {
     let mut examined = 0;
     for find in finds.into_iter().filter(|find| find.namespace == accounts()) {

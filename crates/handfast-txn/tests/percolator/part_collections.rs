@@ -1,4 +1,4 @@
-//! Collections, indexes and history in the second of two stores, also while it is away.
+//! Collections, indexes and history in the second of two stores, also while it is unreachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::parts::{BOB, FaultyConnection, JOE, PAID, Side, UNPAID, World, accoun
 use crate::queries::all;
 use crate::support::options;
 
-/// The names of a collection's indexes in a store besides that on `_id`, sorted.
+/// Returns the names of a collection's indexes in a store besides that on `_id`, sorted.
 async fn indexes(store: &dyn DocumentStore, namespace: &Namespace) -> Vec<String> {
     let listed = store.list_indexes(namespace).await.unwrap();
     let mut names: Vec<_> = listed.into_iter().map(|of| of.spec.name).filter(|name| name != "_id_").collect();
@@ -21,7 +21,7 @@ async fn indexes(store: &dyn DocumentStore, namespace: &Namespace) -> Vec<String
     names
 }
 
-/// A renamed collection of the second store keeps its unique index, of which the keys are in the first.
+/// A renamed collection of the second store keeps its unique index, whose keys are in the first store.
 #[tokio::test]
 async fn a_rename_within_the_second_store_keeps_a_unique_index() {
     let world = World::new(Side::Shop).await;
@@ -33,7 +33,7 @@ async fn a_rename_within_the_second_store_keeps_a_unique_index() {
     let request = RenameCollection { from: account(JOE), to: people.clone(), drop_target: false };
     database.rename_collection(request).await.unwrap();
 
-    // This holds for a process that has never seen the old name, too.
+    // This also holds for a process that has never seen the old name.
     for database in [database, world.process()] {
         let twice = database.insert_one(&people, rawdoc! { "_id": "Eve", "number": 1 }).await.unwrap_err();
         assert_eq!(twice.code(), Code::DuplicateKey);
@@ -51,7 +51,7 @@ async fn a_rename_within_the_second_store_keeps_a_unique_index() {
     database.insert_one(&account(JOE), rawdoc! { "_id": "Zoe", "number": 1 }).await.unwrap();
 }
 
-/// The indexes by which locks and old versions are found are in the store of their rows.
+/// The indexes that find locks and old versions are in the store of their rows.
 #[tokio::test]
 async fn each_store_has_the_engines_own_indexes_on_its_collections() {
     let world = World::new(Side::Shop).await;
@@ -64,7 +64,8 @@ async fn each_store_has_the_engines_own_indexes_on_its_collections() {
     }
 }
 
-/// An old snapshot reads on in both stores, whichever process cleans: its lease, in the store with the clock, is for both.
+/// An old snapshot stays readable in both stores, whichever process cleans: its lease, in the store with the clock, applies to
+/// both.
 #[tokio::test]
 async fn a_lease_keeps_history_in_both_stores() {
     const RETENTION: Duration = Duration::from_secs(60);
@@ -104,7 +105,7 @@ async fn a_lease_keeps_history_in_both_stores() {
     }
 }
 
-/// Returns a process and its second store, which is away from now on.
+/// Returns a process and its second store, which is unreachable from now on.
 async fn with_the_second_away(world: &World) -> (Database, Arc<handfast_store::decorator::Faulty<dyn DocumentStore>>) {
     let (database, faulty) = world.process_with(FaultyConnection::Second, away_from_the_first_read());
     pay(&database).await.unwrap_err();
@@ -112,7 +113,7 @@ async fn with_the_second_away(world: &World) -> (Database, Arc<handfast_store::d
     (database, faulty)
 }
 
-/// A list of only some databases is not returned.
+/// A list of only some databases is never returned.
 #[tokio::test]
 async fn databases_are_not_listed_while_a_store_is_away() {
     let world = World::new(Side::Shop).await;
@@ -125,8 +126,8 @@ async fn databases_are_not_listed_while_a_store_is_away() {
     assert!([BOB, JOE].iter().all(|name| databases.contains(&(*name).to_owned())), "{databases:?}");
 }
 
-/// A database that is to be dropped while its store is away is there as it was, and dropped when the store is back. One in the
-/// other store is dropped at once.
+/// A drop of a database whose store is unreachable fails and leaves it as it was; it succeeds when the store is back. A
+/// database of the other store is dropped at once.
 #[tokio::test]
 async fn a_database_is_not_dropped_while_the_second_store_is_away() {
     let world = World::new(Side::Shop).await;

@@ -95,7 +95,7 @@ impl World {
         Database::percolator(store, self.sources.clone(), options).unwrap()
     }
 
-    /// A process that meets no faults.
+    /// Returns a process that meets no faults.
     pub(crate) fn process(&self) -> Database {
         self.over(Arc::new(self.both()))
     }
@@ -141,7 +141,7 @@ impl World {
     }
 }
 
-/// Returns the plan of a store that is away from the first read of its accounts on.
+/// Returns a plan that makes a store unreachable from the first read of its accounts on.
 pub(crate) fn away_from_the_first_read() -> Plan {
     Plan::at_request(Address::first(Operation::Find).of("accounts"), Fault::CrashBefore)
 }
@@ -151,7 +151,7 @@ async fn balance(store: &impl DocumentStore, name: &str) -> handfast_store::Resu
     Ok(found.expect("an account").get_i32("balance").expect("a balance"))
 }
 
-/// Bob pays Joe 7, from one store into the other.
+/// Moves 7 from Bob to Joe, from one store into the other.
 pub(crate) async fn pay(database: &Database) -> Result<()> {
     let tx = database.begin().await?;
     for (name, amount) in [(BOB, -7), (JOE, 7)] {
@@ -183,7 +183,7 @@ async fn scenario(case: Case) -> &'static str {
         assert_eq!(world.seen().await, PAID, "{case}");
     }
     world.clock.advance(LOCK_TIME);
-    // The process goes on without the store that is away.
+    // The process continues without the unreachable store.
     let told =
         if is_crash(fault) { ask_while_away(&database, &paid, &case).await } else { AnswersWhileAway::default() };
     faulty.restart();
@@ -221,7 +221,7 @@ impl AnswersWhileAway {
     }
 }
 
-/// Asks for both balances and the outcome. A question without an answer fails because a store is out of reach.
+/// Asks for both balances and the outcome. Each question without an answer fails because a store is unreachable.
 async fn ask_while_away(database: &Database, paid: &Result<()>, case: &str) -> AnswersWhileAway {
     let known = |told: handfast_store::Result<i32>| match told {
         Ok(balance) => Some(balance),
@@ -281,7 +281,7 @@ async fn every_operation_meets_every_fault(side: Side) {
         "{operations_of:?} operations, {} faults, 2 times for late requests: {answers:?}",
         Fault::ALL_OUTCOMES.len()
     );
-    // Each of the answers is given now and then, and each store has something to do.
+    // Each kind of answer occurs, and each store gets requests.
     assert!(answers.len() == 3 && answers.values().all(|count| *count >= 4), "{answers:?}");
     assert!(operations_of.iter().all(|(_, operations)| *operations >= 3), "{operations_of:?}");
 }
@@ -296,13 +296,13 @@ async fn a_transfer_into_the_store_with_the_clock_is_done_wholly_or_not_at_all()
     every_operation_meets_every_fault(Side::Bank).await;
 }
 
-/// The store without the clock is away: a transfer into it fails and changes nothing, and what needs only the other one
-/// goes on. Then it is back.
+/// The store without the clock is unreachable: a transfer into it fails and changes nothing, and a request that needs only the other
+/// store succeeds. Then it is back.
 #[tokio::test]
 async fn requests_that_need_only_the_reachable_store_succeed() {
     let world = World::new(Side::Shop).await;
     let (database, faulty) = world.process_with(FaultyConnection::Second, away_from_the_first_read());
-    // The store goes away in the middle of the first payment; the second one does not reach it at all.
+    // The store becomes unreachable during the first payment; the second payment does not reach it at all.
     pay(&database).await.unwrap_err();
     let refused = pay(&database).await.unwrap_err();
     assert!(matches!(&refused, Error::Store(error) if error.class() == ErrorClass::Outage), "{refused:?}");
@@ -318,7 +318,7 @@ async fn requests_that_need_only_the_reachable_store_succeed() {
     assert_eq!(world.seen().await, PAID);
 }
 
-/// A store that is out of reach has refused no statement: the request fails, and what came of it cannot be committed.
+/// A store that is unreachable has refused no statement: the request fails as a whole, and its transaction cannot be committed.
 #[tokio::test]
 async fn a_request_that_does_not_reach_the_store_fails_as_a_whole() {
     let world = World::new(Side::Shop).await;
@@ -335,7 +335,7 @@ async fn a_request_that_does_not_reach_the_store_fails_as_a_whole() {
     assert_eq!(world.seen().await, UNPAID);
 }
 
-/// Unique keys are kept in the store with the clock, whichever their documents are in.
+/// Unique keys are kept in the store with the clock, whichever store has the documents.
 #[tokio::test]
 async fn a_unique_index_holds_in_the_other_store() {
     let world = World::new(Side::Shop).await;
@@ -351,7 +351,7 @@ async fn a_unique_index_holds_in_the_other_store() {
     assert_eq!(first.list_collections("shop").await.unwrap().len(), 0);
 }
 
-/// A rename that cannot be must not take the target's indexes along.
+/// A rename that is refused must not remove the target's indexes.
 #[tokio::test]
 async fn a_rename_to_another_store_is_refused_and_leaves_all_as_it_was() {
     let world = World::new(Side::Shop).await;

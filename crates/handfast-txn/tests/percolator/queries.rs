@@ -1,4 +1,4 @@
-//! Queries at a snapshot: what they cost, and what they hold in memory.
+//! Queries at a snapshot: their requests, and the memory that they use.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -37,7 +37,8 @@ fn by_balance() -> Option<Hint> {
     Some(Hint::Key(rawdoc! { "balance": 1 }))
 }
 
-/// Ten accounts with an index on their balances, and a snapshot. After it 2 got 70, 3 got 5, 4 left, and 40 came with 4.
+/// Returns a bank with ten accounts and an index on their balances, and a snapshot. After the snapshot 2 got 70, 3 got 5, 4 left, and 40
+/// came with 4.
 async fn before_some_changes() -> (Bank, Arc<dyn Snapshot>) {
     let bank = Bank::of_the_seed().await;
     let database = bank.process();
@@ -104,7 +105,7 @@ async fn keys_are_those_of_the_snapshot() {
     assert!(error.message().contains("needs a hint"), "{error}");
 }
 
-/// An index that leaves documents out leaves them out as the snapshot has them.
+/// A sparse index omits documents by their state in the snapshot.
 #[tokio::test]
 async fn a_sparse_index_is_that_of_the_snapshot() {
     let bank = Bank::of_the_seed().await;
@@ -123,7 +124,7 @@ async fn a_sparse_index_is_that_of_the_snapshot() {
     assert_eq!(found.iter().map(|found| found.get_str("_id").unwrap()).collect::<Vec<_>>(), ["Bob"]);
 }
 
-/// The store's ids of its records, however a document is found, also if the snapshot has read it before.
+/// A query returns the store's ids of its records, however it finds a document, also if the snapshot has read it before.
 #[tokio::test]
 async fn records_are_shown() {
     let (bank, snapshot) = before_some_changes().await;
@@ -158,7 +159,7 @@ pub(crate) async fn all(snapshot: &dyn Snapshot, find: Find) -> StoreResult<Vec<
     }
 }
 
-/// `_id`s of many kinds.
+/// Returns an `_id`, of one of many kinds.
 fn id(number: u64) -> RawBson {
     let number_32 = i32::try_from(number).unwrap();
     match number % 6 {
@@ -167,13 +168,13 @@ fn id(number: u64) -> RawBson {
         2 => RawBson::Double(f64::from(number_32) / 2.0),
         3 => RawBson::String(format!("name {number}")),
         4 => RawBson::ObjectId(ObjectId::from_bytes([number as u8; 12])),
-        // Few documents are a boolean, as each of them would be changed more often than versions are kept.
+        // Few numbers give a boolean `_id`, as each of these documents would be changed more often than versions are kept.
         _ if number < 12 => RawBson::Boolean(number % 4 == 1),
         _ => RawBson::DateTime(DateTime::from_millis(i64::from(number_32))),
     }
 }
 
-/// Somebody changes an account or two: puts one there or gives it another balance, or takes it away.
+/// Changes one or two accounts: inserts one, changes its balance, or deletes it.
 async fn happens(database: &Database, random: &SeededRandom) {
     let below = |bound| random.next_u64() % bound;
     let tx = database.begin().await.unwrap();
@@ -190,8 +191,8 @@ async fn happens(database: &Database, random: &SeededRandom) {
     tx.commit().await.ok();
 }
 
-/// Each document once, and as the snapshot has it, whatever happens between any two pages, and however little is remembered:
-/// also on a store whose cursors are of no one moment.
+/// A query returns each document once, as the snapshot has it, whatever changes between two pages, and however little the process
+/// remembers; also on a store whose cursors do not read one moment.
 #[tokio::test]
 async fn a_query_shows_each_document_once_while_others_change_them() {
     let (mut shown, mut remembered_all) = (0, 0);
@@ -210,7 +211,7 @@ async fn a_query_shows_each_document_once_while_others_change_them() {
         let options = PercolatorOptions { seen_bytes_max, ..options() };
         let engine = Percolator::new(loose.clone(), bank.sources.clone(), options).unwrap();
         let snapshot = engine.begin(Duration::MAX).await.unwrap().snapshot;
-        // What is named by its `_id` is looked for in no other way.
+        // A document that the filter names by its `_id` is read in no other way.
         let mut expected = Vec::new();
         for number in 0..90 {
             let found = snapshot.get(&accounts(), id(number).as_raw_bson_ref()).await.unwrap();
@@ -235,7 +236,7 @@ async fn a_query_shows_each_document_once_while_others_change_them() {
     assert!(shown > 800 && (20..40).contains(&remembered_all), "{shown}, {remembered_all}");
 }
 
-/// A sort holds what it may, and does not read on when that is too little.
+/// A sort reads up to its memory limit, and stops there.
 #[tokio::test]
 async fn a_sort_that_is_too_large_ends_early() {
     let mut bank = with_accounts(20_000).await;
@@ -249,13 +250,13 @@ async fn a_sort_that_is_too_large_ends_early() {
     assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed, "{error}");
     let operations = counting.operations() - before;
     assert!(operations < 10, "{operations}");
-    // The first few need little.
+    // A sort with a small limit needs little memory.
     let least = all(&*snapshot, in_order(Some(3))).await.unwrap();
     let ids: Vec<_> = least.iter().map(|account| account.get_i32("_id").unwrap()).collect();
     assert_eq!(ids, [0, 100, 200]);
 }
 
-/// The documents that were read for a page are lost if its caller stops waiting: then the cursor fails, instead of going on behind them.
+/// If a caller stops waiting for a page, the documents that were read for it are lost: then the cursor fails, instead of omitting them.
 #[tokio::test]
 async fn a_cursor_fails_after_a_page_that_was_given_up() {
     let bank = with_accounts(1_500).await;
@@ -273,10 +274,10 @@ async fn a_cursor_fails_after_a_page_that_was_given_up() {
     assert_eq!(error.code(), Code::CursorKilled, "{error}");
 }
 
-/// More changes of a document than old versions are kept.
+/// A number of changes of a document that exceeds the number of old versions that are kept.
 const MANY_CHANGES: i32 = 20;
 
-/// Changes a document so often that no version of before is kept.
+/// Changes a document so often that none of its earlier versions is kept.
 async fn change_often(bank: &Bank, id: i32) {
     let database = bank.process();
     for _ in 0..MANY_CHANGES {
@@ -284,13 +285,14 @@ async fn change_often(bank: &Bank, id: i32) {
     }
 }
 
-/// A process that remembers so many bytes of the `_id`s that it has read. Then it reads the rest of the rows from the store as they are now.
+/// Returns a process that remembers this many bytes of the `_id`s that it has read. Beyond that it reads the other rows from the store in
+/// their current state.
 fn process_that_remembers(bytes: usize, bank: &Bank, store: Arc<dyn DocumentStore>) -> Database {
     let options = PercolatorOptions { seen_bytes_max: bytes, ..options() };
     Database::percolator(store, bank.sources.clone(), options).unwrap()
 }
 
-/// Reads of 1,500 accounts. Before this request for them, the last one is changed.
+/// Reads 1,500 accounts. The last one is changed before this request for them.
 async fn read_beside_changes(
     request: Address,
     open: impl AsyncFnOnce(Database) -> StoreResult<Box<dyn Cursor>>,
@@ -315,17 +317,17 @@ async fn read_beside_changes(
     reading.await
 }
 
-/// The find for locked rows, which is the first one, has been answered.
+/// Returns the address of the second find: the first one, for locked rows, has been answered.
 fn before_any_account() -> Address {
     Address::second(Operation::Find)
 }
 
-/// A find has been answered with most accounts.
+/// Returns the address of the third find: the second one has been answered with most accounts.
 fn before_the_rest() -> Address {
     Address::third(Operation::Find)
 }
 
-/// Outside of transactions a read that has returned nothing takes a newer snapshot when its own cannot be read to its end.
+/// Outside of transactions a read that has returned no document takes a newer snapshot if it cannot read its own one to the end.
 #[tokio::test]
 async fn a_find_that_has_returned_nothing_begins_again() {
     for request in [before_any_account(), before_the_rest()] {
@@ -348,7 +350,7 @@ async fn an_aggregation_that_has_returned_nothing_begins_again() {
     }
 }
 
-/// `$merge` has written documents, which another run would change once more.
+/// `$merge` has written documents, which a second run would change once more.
 #[tokio::test]
 async fn an_aggregation_that_has_written_does_not_begin_again() {
     let aggregate = Aggregate::new(accounts(), vec![rawdoc! { "$merge": "copies" }]);
@@ -357,7 +359,7 @@ async fn an_aggregation_that_has_written_does_not_begin_again() {
     assert_eq!(error.code(), Code::SnapshotTooOld, "{error}");
 }
 
-/// Documents of two snapshots do not belong together.
+/// Documents of two snapshots must not be in one result.
 #[tokio::test]
 async fn a_find_that_has_returned_documents_does_not_begin_again() {
     let bank = with_accounts(10).await;

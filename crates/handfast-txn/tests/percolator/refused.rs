@@ -1,4 +1,4 @@
-//! A new version of a row that the store would not accept is refused before the commit point: after it, it is too late.
+//! A new version of a row that the store would refuse is refused before the commit point, because later is too late.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use handfast_txn::{Database, Percolator, Result};
 
 use crate::support::{Bank, LOCK_TIME, OPERATIONS_MAX, accounts, balances, options};
 
-/// Stores take it in an insert, and no store in a replacement, which every commit is: a secondary with such a name would never be
-/// rolled forward, and be in everybody's way.
+/// Stores accept such a name in an insert, and no store accepts it in a replacement, which every commit is: a secondary with such
+/// a name could never be rolled forward, and all other transactions would have to wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_field_that_begins_with_a_dollar_is_refused_with_the_whole_transaction() {
     let bank = Bank::of_the_seed().await;
@@ -32,13 +32,13 @@ async fn a_field_that_begins_with_a_dollar_is_refused_with_the_whole_transaction
     assert!(database.drop_collection(&accounts()).await.unwrap());
 }
 
-/// Documents into which no lock fits, and so no record of a rollback.
+/// Returns documents that have no space left for a lock, and so none for a record of a rollback.
 fn without_room() -> [RawDocumentBuf; 2] {
     let of = |length: usize| rawdoc! { "_id": "Ann", "text": "x".repeat(length) };
     [of(insertion::DOCUMENT_BYTES_MAX - of(0).as_bytes().len()), rawdoc! { "_id": "Ann", "$to": "Joe" }]
 }
 
-/// The first of the two by `_id` is the primary.
+/// Deletes Ann and pays Joe. The first row by `_id`, Ann's, is the primary.
 async fn remove_ann_and_pay(database: &Database) -> Result<()> {
     let tx = database.begin().await?;
     tx.delete_one(&accounts(), rawdoc! { "_id": "Ann" }).await?;
@@ -46,8 +46,8 @@ async fn remove_ann_and_pay(database: &Database) -> Result<()> {
     tx.commit().await.map(drop)
 }
 
-/// All rows are locked at once. A process that dies when the others are locked, and before it learns that its primary cannot be,
-/// leaves them as it would leave any: what the primary has no room to say need not be said.
+/// All rows are locked at once. A process that dies when the others are locked, and before it learns that its primary cannot be
+/// locked, leaves locks that can be resolved: a primary without space for a record of the rollback needs none.
 #[tokio::test]
 async fn a_primary_that_can_take_no_record_is_no_reason_to_stay_locked() {
     let mut locked = 0;

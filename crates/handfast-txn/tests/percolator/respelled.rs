@@ -1,4 +1,4 @@
-//! A document is deleted, and inserted again with an `_id` that is equal and spelled otherwise: `1` and `1.0`.
+//! A document is deleted, and inserted again with an `_id` that is equal and has another spelling: `1` and `1.0`.
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_store::{DocumentStore, Find, StoreExt};
@@ -14,7 +14,7 @@ fn account(id: RawBson, balance: i32) -> RawDocumentBuf {
     rawdoc! { "_id": id, "balance": balance }
 }
 
-/// Filters of all the ways in which a document is found.
+/// Returns filters for all the ways in which a document is found.
 fn filters() -> Vec<RawDocumentBuf> {
     vec![
         rawdoc! { "_id": 1 },
@@ -57,13 +57,13 @@ async fn it_comes_back_as_it_was_inserted() {
         database.delete_one(&accounts(), rawdoc! { "_id": 1 }).await.unwrap();
         database.insert_one(&accounts(), account(id.clone(), balance)).await.unwrap();
         is_spelled(&database, &id).await;
-        // It stays so when it is changed.
+        // The spelling stays the same when the document is changed.
         database.update_one(&accounts(), rawdoc! { "_id": 1 }, rawdoc! { "$inc": { "balance": 10 } }).await.unwrap();
         is_spelled(&database, &id).await;
         database.flush().await.unwrap();
         is_spelled(&bank.process(), &id).await;
     }
-    // Each snapshot has the spelling of its time.
+    // Each snapshot shows the spelling of its time.
     for filter in filters() {
         assert_eq!(all(&*first, Find::new(accounts(), filter)).await.unwrap(), [account(INT, 1)]);
     }
@@ -76,7 +76,7 @@ async fn a_negative_zero_is_spelled_otherwise_than_a_zero() {
     for id in [-0.0, 0.0, -0.0_f64] {
         database.insert_one(&accounts(), account(RawBson::Double(id), 1)).await.unwrap();
         for filter in [rawdoc! { "_id": 0 }, rawdoc! { "balance": 1 }] {
-            // As bytes, as the two are equal as numbers.
+            // The results are compared as bytes, as the two `_id`s are equal as numbers.
             let found = database.find_all(Find::new(accounts(), filter)).await.unwrap();
             assert_eq!(found, [account(RawBson::Double(id), 1)]);
         }
@@ -104,7 +104,7 @@ async fn it_decides_its_transaction() {
     assert_eq!(database.find_all(first).await.unwrap(), [account(DOUBLE, 7)]);
 }
 
-/// Cleaners leave it as it is.
+/// Cleaners do not change its spelling.
 #[tokio::test]
 async fn it_outlives_its_history() {
     let bank = a_bank().await;

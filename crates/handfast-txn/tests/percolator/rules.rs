@@ -1,4 +1,4 @@
-//! Rules that peers learned the hard way, where a case takes more than a script of [`golden`](crate::golden) can say.
+//! Rules that other systems with this protocol document, where a case needs more than a script of [`golden`](crate::golden).
 
 use bson::{DateTime, rawdoc};
 use handfast_mql::Code;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::support::*;
 
-/// The lock of a transaction that lives is waited for, not cleaned.
+/// A reader waits for the lock of a live transaction, and does not remove it.
 #[tokio::test]
 async fn a_reader_waits_for_a_lock_that_is_alive() {
     let bank = Bank::of_the_seed().await;
@@ -23,11 +23,11 @@ async fn a_reader_waits_for_a_lock_that_is_alive() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(!read.is_finished());
     payment.finish().await.unwrap();
-    // It began before the commit timestamp was fetched: it sees the time before.
+    // The read began before the commit timestamp was fetched: it returns the earlier state.
     assert_eq!(read.await.unwrap(), (10, 2));
 }
 
-/// A lock that is younger than the snapshot is nothing to wait for.
+/// A snapshot does not wait for a lock that is younger than it.
 #[tokio::test]
 async fn a_snapshot_before_the_lock_is_not_held_up() {
     let bank = Bank::of_the_seed().await;
@@ -40,8 +40,8 @@ async fn a_snapshot_before_the_lock_is_not_held_up() {
     payment.finish().await.unwrap();
 }
 
-/// A document that is inserted and deleted in one transaction is a write, as in MongoDB, whatever the transaction has read of it: who wanted
-/// to write the same is second. So programs keep apart what their documents do not.
+/// An insert and a deletion of a document in one transaction are a write, as in MongoDB, whatever the transaction has read of it: another
+/// writer of the same document gets a conflict. Programs use this to serialize transactions that have no document in common.
 #[tokio::test]
 async fn a_document_that_is_inserted_and_deleted_again_is_written() {
     for is_read in [false, true] {
@@ -62,7 +62,7 @@ async fn a_document_that_is_inserted_and_deleted_again_is_written() {
     }
 }
 
-/// The rollback record: who was given up cannot lock its rows after all, however it is tried.
+/// A transaction with a rollback record cannot lock its rows any more, whichever way it tries.
 #[tokio::test]
 async fn a_prewrite_after_the_rollback_is_refused() {
     let (bank, faulty, payment) = late_primary(None).await;
@@ -74,8 +74,8 @@ async fn a_prewrite_after_the_rollback_is_refused() {
     assert_eq!(bank.balances().await, (10, 2));
 }
 
-/// The record is kept for as long as something of the transaction can arrive; so nothing is sent any more that could not
-/// arrive in that time. Or else the primary would be locked again, and commit without the other row.
+/// The record is kept for as long as a request of the transaction can arrive; so the transaction sends no request that could arrive later.
+/// Otherwise the primary would be locked again, and commit without the other row.
 #[tokio::test]
 async fn a_prewrite_is_not_tried_again_when_its_time_is_over() {
     let (bank, faulty, payment) = late_primary(None).await;
@@ -91,8 +91,8 @@ async fn a_prewrite_is_not_tried_again_when_its_time_is_over() {
     assert_eq!(bank.balances().await, (10, 2));
 }
 
-/// Starts a payment whose request to lock Bob, the primary, is under way for long, while Joe's lock is written. The process has clocks of its
-/// own, if these are given.
+/// Starts a payment whose request to lock Bob, the primary, is delayed, while Joe's lock is written. The process has its own clocks if
+/// these are given.
 pub(crate) async fn late_primary(
     of_payer: Option<Sources>,
 ) -> (Bank, Arc<Faulty<MemoryStore>>, tokio::task::JoinHandle<Result<()>>) {
@@ -108,7 +108,7 @@ pub(crate) async fn late_primary(
     (bank, faulty, payment)
 }
 
-/// The answer to the commit point is lost: the primary says that it has happened.
+/// The answer to the commit point is lost: the primary shows that the commit has happened.
 #[tokio::test]
 async fn a_lost_answer_to_the_commit_is_read_from_the_primary() {
     for (fault, expected) in [(Fault::LoseReply, (3, 9)), (Fault::LoseRequest, (3, 9))] {
@@ -120,7 +120,7 @@ async fn a_lost_answer_to_the_commit_is_read_from_the_primary() {
     }
 }
 
-/// The store goes away after the commit point: the outcome is unknown until the store can be asked.
+/// The store becomes unreachable after the commit point: the outcome is unknown until the store answers.
 #[tokio::test]
 async fn an_unknown_commit_is_resolved_by_asking() {
     for (fault, balances) in [(Fault::CrashAfter, (3, 9)), (Fault::CrashBefore, (10, 2))] {
@@ -132,14 +132,14 @@ async fn an_unknown_commit_is_resolved_by_asking() {
         faulty.restart();
         let outcome = database.outcome(id).await.unwrap();
         assert_eq!(matches!(outcome, Outcome::Committed(_)), fault == Fault::CrashAfter, "{outcome:?}");
-        // The answer stays true, also if the request arrives only now.
+        // The answer stays true, even if the request arrives only now.
         faulty.deliver_late().await;
         assert_eq!(bank.balances().await, balances, "{fault:?}");
         assert_eq!(database.outcome(id).await.unwrap(), outcome);
     }
 }
 
-/// A commit whose requests all got lost is rolled back for good when its outcome is asked for. So it is run again, and applied once.
+/// A commit whose requests were all lost is rolled back for good when its outcome is asked for. So it is run again, and applied once.
 #[tokio::test]
 async fn a_commit_that_is_undone_by_asking_is_run_again() {
     let bank = Bank::of_the_seed().await;
@@ -158,8 +158,8 @@ async fn a_commit_that_is_undone_by_asking_is_run_again() {
     assert_eq!((counts.committed, counts.conflicts, counts.retries, counts.unknown), (1, 1, 1, 0));
 }
 
-/// The record of the commit outlives the history: a committer without an answer finds it, however many transactions have committed since.
-/// If it took a missing record for a rollback, it would pay twice.
+/// The record of the commit is kept for longer than the history: a committer without an answer finds it, however many transactions have
+/// committed since. If it took a missing record for a rollback, it would pay twice.
 #[tokio::test]
 async fn an_unknown_commit_is_resolved_after_many_later_ones() {
     let bank = Bank::of_the_seed().await;
@@ -198,7 +198,7 @@ fn commit_point() -> Address {
     Address::third(Operation::Update).of("accounts")
 }
 
-/// A query shows documents that no longer match, and leaves out those that match only now.
+/// A query returns documents that no longer match, and omits those that match only now.
 #[tokio::test]
 async fn a_query_sees_the_snapshot_not_the_visible_versions() {
     let bank = Bank::of_the_seed().await;
@@ -213,7 +213,7 @@ async fn a_query_sees_the_snapshot_not_the_visible_versions() {
     assert_eq!(writer.find_all(rich()).await.unwrap(), [rawdoc! { "_id": "Ann", "balance": 10 }]);
 }
 
-/// A version that is not kept any more is not replaced by another one.
+/// A version that is not kept any more is not replaced by another version.
 #[tokio::test]
 async fn a_snapshot_that_is_too_old_is_an_error() {
     let bank = Bank::of_the_seed().await;
@@ -227,7 +227,7 @@ async fn a_snapshot_that_is_too_old_is_an_error() {
     assert_eq!(read.unwrap_err().code(), Code::SnapshotTooOld);
 }
 
-/// A machine whose clock is far ahead does not drag the oracle along: a lock would be over at once.
+/// A machine whose clock is far ahead does not move the oracle to its time, which would let locks expire at once.
 #[tokio::test]
 async fn a_clock_that_is_far_ahead_counts_as_a_little_ahead() {
     let bank = Bank::of_the_seed().await;
@@ -241,13 +241,13 @@ async fn a_clock_that_is_far_ahead_counts_as_a_little_ahead() {
     assert_eq!(bank.process().begin().await.unwrap().read_at().unwrap().0, ahead + 3);
 }
 
-/// A lock is not taken for abandoned because a client's clock says so: only the oracle's time counts.
+/// A lock does not expire because of a client's clock: only the oracle's time counts.
 #[tokio::test]
 async fn expiry_does_not_compare_the_clocks_of_two_clients() {
     let bank = Bank::of_the_seed().await;
     let payment = Stepped::payment(&bank);
     payment.until(&bank, both_locked).await;
-    // A cleaner whose own clock is a little ahead, and whose monotonic clock has run for a day.
+    // A cleaner's own clock is a little ahead, and its monotonic clock has run for a day.
     let (ahead, clock) = Sources::manual(2);
     clock.advance(Duration::from_secs(86_400));
     clock.set(DateTime::from_millis(1_000));
@@ -258,7 +258,7 @@ async fn expiry_does_not_compare_the_clocks_of_two_clients() {
     assert_eq!(bank.balances().await, (3, 9));
 }
 
-/// Timestamps go on where they were, also for a process that begins with a clock from before.
+/// Timestamps continue to increase, also for a process that starts with an earlier clock.
 #[tokio::test]
 async fn the_oracle_does_not_repeat_after_a_restart() {
     let bank = Bank::of_the_seed().await;
@@ -272,7 +272,7 @@ async fn the_oracle_does_not_repeat_after_a_restart() {
     }
 }
 
-/// After everything has ended, and time has gone by, documents hold nothing but their revision and timestamps.
+/// After all transactions have ended, and time has gone by, documents have only their revision and timestamps.
 #[tokio::test]
 async fn nothing_is_left_behind() {
     let bank = Bank::of_the_seed().await;
@@ -284,7 +284,7 @@ async fn nothing_is_left_behind() {
     database.delete_one(&accounts(), rawdoc! { "_id": "Ann" }).await.unwrap();
     let payment = Stepped::payment(&bank);
     payment.until(&bank, |hidden| hidden[1].contains_key("lock") && hidden[2].contains_key("lock")).await;
-    // That process is no more.
+    // The process of the payment dies.
     payment.payment.abort();
     bank.clock.advance(Duration::from_secs(1_300));
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
@@ -300,8 +300,8 @@ async fn nothing_is_left_behind() {
     assert_eq!(bank.balances().await, (10 - 12 * 7, 2 + 12 * 7));
 }
 
-/// The primary's lock names all other rows: whoever meets one lock of a dead process takes all of them away, without looking
-/// through the collection. Two requests for each row, and a timestamp.
+/// The primary's lock names all other rows: a process that finds one lock of a dead process removes all of its locks without a scan of the
+/// collection. This takes two requests for each row, and a timestamp.
 #[tokio::test]
 async fn giving_up_a_transaction_removes_all_its_locks() {
     const ROWS: i32 = 50;
@@ -330,11 +330,11 @@ async fn giving_up_a_transaction_removes_all_its_locks() {
     let report = metered.report();
     let started = |operation| report.iter().find(|of| of.operation == operation).map_or(0, |of| of.started);
     let (finds, updates) = (started(Operation::Find), started(Operation::Update));
-    // The row and its primary are read once before.
+    // The row that is found first, and its primary, are read once before.
     assert!(finds <= ROWS as u64 + 2 && updates <= ROWS as u64 + 2, "{finds} finds, {updates} updates");
 }
 
-/// The field belongs to the protocol.
+/// The hidden field is reserved for the protocol.
 #[tokio::test]
 async fn a_document_cannot_bring_its_own_hidden_field() {
     let bank = Bank::of_the_seed().await;

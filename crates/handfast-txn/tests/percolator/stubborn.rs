@@ -1,5 +1,5 @@
-//! Rows with which something is wrong: the store refuses them, or their field is not what Handfast writes. All others have their
-//! turn, and what is locked there is not forgotten.
+//! Damaged rows: the store refuses to change them, or their field is not what Handfast writes. All other rows are resolved, and
+//! the records that a damaged row needs are kept.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use handfast_txn::percolator::Cleaned;
 
 use crate::support::*;
 
-/// A store that refuses to change one document, for as long as it is told to.
+/// A store that refuses to change one document while a flag is set.
 pub(crate) struct Stubborn {
     store: Arc<MemoryStore>,
     refused: Mutex<Option<RawBson>>,
@@ -29,7 +29,7 @@ impl Stubborn {
         *self.refused.lock().unwrap() = None;
     }
 
-    /// Refuses a document, or a filter that names one, by its `_id`.
+    /// Returns an error for a document, or for a filter that names one, with the refused `_id`.
     fn check(&self, named: &RawDocument) -> Result<()> {
         let id = match named.get("_id") {
             Ok(Some(RawBsonRef::Document(filter))) => filter.get("$eq").unwrap(),
@@ -64,14 +64,14 @@ impl DelegatingStore for Stubborn {
     }
 }
 
-/// A row that a dead transaction has locked: its primary, or with its primary elsewhere.
+/// Returns a row that a dead transaction has locked: the primary itself, or a row with another primary.
 pub(crate) fn locked(id: &str, start: i64, primary: &str) -> RawDocumentBuf {
     let primary = rawdoc! { "ns": accounts().to_string(), "id": primary };
     let lock = rawdoc! { "s": start, "primary": primary, "op": "delete", "ttl": 5000_i64 };
     rawdoc! { "_id": id, "balance": 1, "_hf": { "v": start, "c": 6_i64, "s": 5_i64, "lock": lock } }
 }
 
-/// A row that has something to forget: an old version.
+/// Returns a row with an old version to forget.
 fn with_history(id: &str) -> RawDocumentBuf {
     let old = rawdoc! { "c": 5_i64, "s": 4_i64, "doc": { "_id": id, "balance": 0 } };
     rawdoc! { "_id": id, "balance": 1, "_hf": { "v": 1_i64, "c": 6_i64, "s": 5_i64, "old": [old], "d": 6_i64 } }
@@ -81,7 +81,8 @@ fn other() -> Namespace {
     Namespace::new("bank", "of_others").unwrap()
 }
 
-/// Ann and Eve are locked by one that died, Zoe and a document of another collection by others, Bob has history.
+/// Returns a bank in which one dead transaction has locked Ann and Eve, others Zoe and a document of another collection, and
+/// another row has an old version.
 async fn left_behind() -> Bank {
     let bank = Bank::of_the_seed().await;
     for row in [locked("Ann", 7, "Ann"), locked("Eve", 7, "Ann"), locked("Zoe", 8, "Zoe"), with_history("Old")] {
@@ -117,7 +118,7 @@ async fn a_row_that_cannot_be_cleaned_keeps_no_others_waiting() {
     let store = Arc::new(Stubborn::new(bank.store.clone(), "Ann"));
     let cleaner = Percolator::new(store.clone(), bank.sources.clone(), options()).unwrap();
     bank.clock.advance(LOCK_TIME);
-    // The primary cannot be rolled back, so that nobody knows what becomes of the other row. The rest is free.
+    // The primary cannot be rolled back, so that the other row's outcome stays undecided. The rest is resolved.
     let cleaned = cleaner.clean().await.unwrap();
     assert_eq!(cleaned, Cleaned { resolved: 2, failed: 2, ..Cleaned::default() });
     assert_eq!(locks(&bank).await, ["Ann", "Eve"]);
@@ -128,7 +129,7 @@ async fn a_row_that_cannot_be_cleaned_keeps_no_others_waiting() {
     assert_eq!(locks(&bank).await, [""; 0]);
 }
 
-/// The decision that an old lock may need is kept, also if the lock is on a row that fails.
+/// The record that an old lock may need is kept, even if the lock is on a row that fails.
 #[tokio::test]
 async fn nothing_is_forgotten_while_an_old_lock_cannot_be_resolved() {
     let bank = left_behind().await;
@@ -146,7 +147,7 @@ async fn nothing_is_forgotten_while_an_old_lock_cannot_be_resolved() {
     assert!(history(&bank).await.is_empty());
 }
 
-/// A young lock holds nothing back, whether it can be resolved or not.
+/// A young lock delays no removal, whether it can be resolved or not.
 #[tokio::test]
 async fn a_young_lock_that_cannot_be_resolved_holds_nothing_back() {
     let bank = Bank::of_the_seed().await;
@@ -162,7 +163,7 @@ async fn a_young_lock_that_cannot_be_resolved_holds_nothing_back() {
     assert_eq!(cleaned, Cleaned { failed: 1, collected: 1, ..Cleaned::default() });
 }
 
-/// A row that cannot forget is counted; the others forget.
+/// A row whose history cannot be removed is counted; that of the other rows is removed.
 #[tokio::test]
 async fn a_row_that_cannot_forget_keeps_no_others_from_it() {
     let bank = Bank::of_the_seed().await;
@@ -176,15 +177,15 @@ async fn a_row_that_cannot_forget_keeps_no_others_from_it() {
     assert_eq!(cleaned, Cleaned { failed: 1, collected: 2, ..Cleaned::default() });
 }
 
-/// A document whose field somebody else has written is nobody's business but the operator's.
+/// Only an operator can repair a document whose field another program has written.
 #[tokio::test]
 async fn a_damaged_row_keeps_no_others_waiting() {
     for (damage, is_held_back) in [
-        // Its lock can still be read: it is old.
+        // Its lock is still readable, and old.
         (rawdoc! { "v": "x", "lock": { "s": 7_i64 } }, true),
-        // Nobody knows whose this is.
+        // The transaction of this lock is unknown.
         (rawdoc! { "v": 1_i64, "lock": { "s": 7.5 } }, true),
-        // There is no lock.
+        // This row has no lock.
         (rawdoc! { "v": "x", "d": 1_i64 }, false),
     ] {
         let bank = left_behind().await;

@@ -11,16 +11,16 @@ use handfast_store::{
 use handfast_txn::percolator::RETENTION;
 use handfast_txn::{Database, Error, Percolator, PercolatorOptions, Result, Transaction, TransactionOptions};
 
-/// Longer than a lock lives.
+/// A time that exceeds a lock's lifetime.
 pub(crate) const LOCK_TIME: Duration = Duration::from_secs(6);
-/// Operations that a scenario may have.
+/// The most operations of a scenario.
 pub(crate) const OPERATIONS_MAX: u64 = 400;
 
 pub(crate) fn accounts() -> Namespace {
     Namespace::new("bank", "accounts").unwrap()
 }
 
-/// A store with accounts, and the time.
+/// A store with accounts, and its clock.
 pub(crate) struct Bank {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) sources: Sources,
@@ -28,7 +28,8 @@ pub(crate) struct Bank {
 }
 
 impl Bank {
-    /// Returns the bank at the start of the seed: Bob has 10 and Joe 2 since 6, by a transaction that began at 5. The next timestamp is 7.
+    /// Returns the bank at the start of the seed: Bob has 10 and Joe 2 since timestamp 6, by a transaction that began at 5. The next
+    /// timestamp is 7.
     pub(crate) async fn of_the_seed() -> Bank {
         let (sources, clock) = Sources::manual(1);
         clock.set(DateTime::from_millis(0));
@@ -56,7 +57,7 @@ impl Bank {
         Database::percolator(store, self.sources.clone(), options()).unwrap()
     }
 
-    /// The indexes that users have in a collection of the store, or the engine for them; `_id_` first.
+    /// Returns the indexes in a collection of the store that users created, or the engine for them; `_id_` comes first.
     pub(crate) async fn indexes_of_users(&self, namespace: &Namespace) -> Vec<IndexSpec> {
         let stored = self.store.list_indexes(namespace).await.unwrap();
         stored.into_iter().map(|info| info.spec).filter(|spec| !spec.name.starts_with("_hf.")).collect()
@@ -73,34 +74,35 @@ impl Bank {
     pub(crate) async fn balances(&self) -> (i32, i32) {
         let process = self.process();
         let balances = balances(&process).await;
-        // It rolls rows of other transactions forward after its answer.
+        // The process rolls rows of other transactions forward after its answer.
         process.flush().await.unwrap();
         balances
     }
 
-    /// Lets time go by that a process counts: then earlier timestamps are that old for every cleaner.
+    /// Moves the clock on, and records the ages of timestamps before and after, so that every cleaner knows that earlier timestamps are
+    /// that old.
     pub(crate) async fn let_pass(&self, time: Duration) {
         let process = self.process();
-        // This forgets nothing, and records the ages of timestamps.
+        // This call forgets nothing, and records the ages of timestamps.
         process.forget_outcomes(Duration::MAX).await.unwrap();
         self.clock.advance(time);
         process.forget_outcomes(Duration::MAX).await.unwrap();
     }
 
-    /// The last timestamp that was given out.
+    /// Returns the last timestamp that the oracle gave out.
     pub(crate) async fn clock_of_oracle(&self) -> i64 {
         let oracle = Namespace::new("handfast", "oracle").unwrap();
         let document = self.store.find_one(&oracle, rawdoc! {}).await.unwrap().unwrap();
         document.get_i64("ts").unwrap()
     }
 
-    /// Records of outcomes that are stored, without that of how far they were forgotten.
+    /// Returns the number of stored records of outcomes, without the record of the forgotten ones.
     pub(crate) async fn records(&self) -> u64 {
         let of_sessions = rawdoc! { "_id": { "$ne": ticket::forgotten_id() } };
         self.store.count_matching(&Ticket::namespace().unwrap(), of_sessions).await.unwrap()
     }
 
-    /// The rows' hidden fields.
+    /// Returns the hidden fields of the rows.
     pub(crate) async fn hidden(&self) -> Vec<Document> {
         self.rows().await.into_iter().map(|row| row.get_document("_hf").cloned().unwrap_or_default()).collect()
     }
@@ -118,9 +120,9 @@ pub(crate) async fn balances(database: &Database) -> (i32, i32) {
     (balance(&found[0]), balance(&found[1]))
 }
 
-/// Bob pays Joe 7, in a transaction that is open.
+/// Moves 7 from Bob to Joe, in an open transaction.
 pub(crate) async fn pay(tx: &Transaction) -> Result<()> {
-    // Both at once: one round trip.
+    // Both are read at once, in one round trip.
     let both = Find::new(accounts(), rawdoc! { "_id": { "$in": ["Bob", "Joe"] } });
     let found = tx.find_all(both).await?;
     assert_eq!(found.len(), 2);
@@ -129,7 +131,7 @@ pub(crate) async fn pay(tx: &Transaction) -> Result<()> {
     Ok(())
 }
 
-/// Bob pays Joe 7, once.
+/// Moves 7 from Bob to Joe, in a transaction.
 pub(crate) async fn pay_once(database: &Database) -> Result<()> {
     let tx = database.begin_with(TransactionOptions::default()).await?;
     pay(&tx).await?;
@@ -141,14 +143,14 @@ pub(crate) fn stepped(store: Arc<MemoryStore>) -> Arc<Faulty<MemoryStore>> {
     Arc::new(Faulty::new(store, Plan::explicit((0..OPERATIONS_MAX).map(|number| (number, Fault::FreezeBefore)))))
 }
 
-/// How often a task is looked at that is neither held up nor done: for two minutes or more, on a busy machine.
+/// The number of checks whether a task is frozen or done: they take two minutes or more, on a busy machine.
 const LOOKS_MAX: usize = 120_000;
-/// The first of these looks, which let the tasks of this thread go on. Later ones wait for other threads.
+/// The number of the first checks, after which the tasks of this thread run. After later checks those of other threads run.
 const YIELDS_MAX: usize = 10_000;
 
 /// Waits until an operation is frozen, or the work is done. Returns whether an operation is frozen.
 pub(crate) async fn stopped(store: &Faulty<MemoryStore>, is_done: impl Fn() -> bool) -> bool {
-    // Concurrent tasks reach their own operations.
+    // Concurrent tasks continue up to their own operations.
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
@@ -167,7 +169,7 @@ pub(crate) async fn stopped(store: &Faulty<MemoryStore>, is_done: impl Fn() -> b
     panic!("neither is an operation frozen, nor is the work done");
 }
 
-/// A payment that goes on one operation at a time.
+/// A payment that continues one operation at a time.
 pub(crate) struct Stepped<E = Error> {
     pub(crate) store: Arc<Faulty<MemoryStore>>,
     pub(crate) payment: tokio::task::JoinHandle<Result<(), E>>,
@@ -185,7 +187,7 @@ impl Stepped {
         Stepped { store, payment }
     }
 
-    /// Starts a payment that ends with its answer, not with the writes that follow.
+    /// Starts a payment whose task ends with its answer, before the writes that follow.
     pub(crate) fn payment_without_flush(bank: &Bank) -> Stepped {
         let store = stepped(bank.store.clone());
         let database = bank.process_over(store.clone());
@@ -195,7 +197,7 @@ impl Stepped {
 }
 
 impl<E: std::fmt::Debug> Stepped<E> {
-    /// Goes on until the rows fulfil a condition, and stops before the next operation.
+    /// Continues until the rows fulfil a condition, and stops before the next operation.
     pub(crate) async fn until(&self, bank: &Bank, is_so: impl Fn(&[Document]) -> bool) {
         for _ in 0..OPERATIONS_MAX {
             assert!(stopped(&self.store, || self.payment.is_finished()).await, "it ended: {:?}", bank.rows().await);
@@ -207,13 +209,13 @@ impl<E: std::fmt::Debug> Stepped<E> {
         panic!("it never was so: {:?}", bank.rows().await);
     }
 
-    /// Goes on to the operation after the next one.
+    /// Continues to the operation after the next one.
     pub(crate) async fn step(&self) {
         self.store.release();
         assert!(stopped(&self.store, || self.payment.is_finished()).await);
     }
 
-    /// Goes on to the end.
+    /// Continues to the end.
     pub(crate) async fn finish(self) -> Result<(), E> {
         while stopped(&self.store, || self.payment.is_finished()).await {
             self.store.release();
@@ -226,7 +228,7 @@ pub(crate) fn both_locked(hidden: &[Document]) -> bool {
     hidden.iter().all(|hidden| hidden.contains_key("lock"))
 }
 
-/// The primary has committed, the other row not yet.
+/// Returns whether the primary has committed and the other row has not.
 pub(crate) fn half_committed(hidden: &[Document]) -> bool {
     !hidden[0].contains_key("lock") && hidden[1].contains_key("lock")
 }
@@ -235,7 +237,7 @@ pub(crate) fn is_conflict(result: &Result<()>) -> bool {
     matches!(result, Err(Error::Conflict(_)))
 }
 
-/// Lets time go by until a cleaner has forgotten all that is no longer needed.
+/// Moves the clock on until a cleaner has removed all that is no longer needed.
 pub(crate) async fn forget_all(bank: &Bank) {
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
     for _ in 0..8 {

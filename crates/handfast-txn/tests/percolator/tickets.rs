@@ -1,4 +1,5 @@
-//! Requests with a ticket: sent again, they answer what they answered first, whatever happened to the first ones.
+//! Requests with a ticket: a request that is sent again gets its first answer, whatever happened to the earlier
+//! attempts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ fn increment() -> UpdateSpec {
 }
 
 impl Request {
-    /// Sends it, and tells the answer. An error of a statement is one of the request here.
+    /// Sends the request, and returns the answer as text. An error of a statement counts as an error of the
+    /// request.
     async fn send(self, database: &Database) -> handfast_store::Result<String> {
         let ticket = Some(Ticket { session: [3; 16], number: 1, statement: 0, requested: RequestedDocument::Nothing });
         let first =
@@ -68,7 +70,7 @@ impl Request {
     }
 }
 
-/// The documents without what the protocol keeps in them, and what does not differ from run to run.
+/// Returns the documents without the protocol's field, and without all that differs from run to run.
 async fn contents(bank: &Bank) -> Vec<RawDocumentBuf> {
     let mut found = Vec::new();
     for document in bank.process().find_all(handfast_store::Find::new(accounts(), rawdoc! {})).await.unwrap() {
@@ -79,7 +81,8 @@ async fn contents(bank: &Bank) -> Vec<RawDocumentBuf> {
     found
 }
 
-/// Sends a request whose operation of this number goes wrong, then again: the same process, and a new one, twice.
+/// Sends a request whose operation of this number meets a fault, and repeats it: once in the same process, and
+/// twice in a new one.
 async fn scenario(request: Request, number: u64, fault: Fault, late: Late, expected: &[RawDocumentBuf]) -> bool {
     let case = format!("{request:?}, {fault:?} at {number}, late requests {late:?}");
     let bank = Bank::of_the_seed().await;
@@ -134,7 +137,7 @@ async fn every_operation_of_a_request_meets_every_fault() {
     }
 }
 
-/// The answer gets lost, and so does the second one: the third is the first one.
+/// The first and the second answer are lost; the third one equals the first.
 #[tokio::test]
 async fn an_answer_that_is_lost_twice() {
     for request in REQUESTS {
@@ -142,7 +145,7 @@ async fn an_answer_that_is_lost_twice() {
         let expected = request.send(&bank.process()).await.unwrap();
         let after = contents(&bank).await;
         let bank = Bank::of_the_seed().await;
-        // The request is carried out twice, and both answers get lost.
+        // The request is carried out twice, and both answers are lost.
         for _ in 0..2 {
             let _lost = request.send(&bank.process()).await;
         }

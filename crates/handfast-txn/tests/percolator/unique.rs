@@ -1,4 +1,4 @@
-//! Unique keys as rows: what is refused, what a key costs, and what goes with a collection.
+//! Unique keys as rows: conflicts, the costs of a key, and the removal of keys with their collection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn a_second_document_under_a_key_is_refused() {
     let change = rawdoc! { "$set": { "mail": "b" } };
     assert_eq!(code(database.update_one(&users(), rawdoc! { "_id": "Bob" }, change).await), Code::DuplicateKey);
     agree(&bank, "refused").await;
-    // A key changes hands within a transaction, and is free when its document is gone.
+    // A key moves to another document within a transaction, and is free when its document is deleted.
     let tx = database.begin().await.unwrap();
     for (name, mail) in [("Bob", "x"), ("Joe", "a"), ("Bob", "b")] {
         tx.update_one(&users(), rawdoc! { "_id": name }, rawdoc! { "$set": { "mail": mail } }).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_second_document_under_a_key_is_refused() {
     assert!(is_listed(&bank).await);
 }
 
-/// Two that have not seen each other: one has a conflict, and finds the other's document when it runs again.
+/// Neither of two transactions has seen the other: one has a conflict, and finds the other's document when it runs again.
 #[tokio::test]
 async fn one_of_two_documents_with_the_same_key_is_refused() {
     let bank = with_index().await;
@@ -55,7 +55,7 @@ async fn one_of_two_documents_with_the_same_key_is_refused() {
     agree(&bank, "one won").await;
 }
 
-/// A key costs a row: as many writes as any document. What does not change a key costs nothing more.
+/// A key costs a row: as many writes as a document. A change that leaves the key as it is costs nothing more.
 #[tokio::test]
 async fn a_key_costs_two_writes() {
     let bank = with_index().await;
@@ -82,8 +82,8 @@ async fn a_key_costs_two_writes() {
     assert_eq!(since().await, 2);
 }
 
-/// The version with the value is still in a lock, and its transaction has committed: whoever asks for the value finds it,
-/// and whoever wants the key is refused.
+/// The version with the value is still in a lock, and its transaction has committed. A reader of the value finds it, and
+/// a transaction that wants the key is refused.
 #[tokio::test]
 async fn a_locked_index_value_is_found_by_queries() {
     let bank = with_index().await;
@@ -101,7 +101,7 @@ async fn a_locked_index_value_is_found_by_queries() {
         let joe = bank.store.find_one(&users(), rawdoc! { "_id": "Joe" }).await.unwrap().unwrap();
         joe.get_document("_hf").unwrap().get("lock").unwrap().is_some()
     };
-    // Until the primary, Bob's account, has committed; the rest is left where it is.
+    // The change runs until the primary, Bob's account, has committed; the other rows stay locked.
     change.until(&bank, |hidden| hidden[0].contains_key("lock")).await;
     change.until(&bank, |hidden| !hidden[0].contains_key("lock")).await;
     assert!(is_locked().await);
@@ -156,7 +156,7 @@ async fn an_index_that_is_dropped_leaves_nothing() {
     drop_all(&database).await.unwrap();
     assert!(raw_keys(&bank).await.is_empty() && catalog(&bank).await.is_empty());
     database.insert_one(&users(), rawdoc! { "_id": "Eve", "mail": "a" }).await.unwrap();
-    // Now two have the key: it cannot be made again, and leaves nothing.
+    // Now two documents have the key: the index cannot be created again, and the attempt leaves nothing behind.
     assert_eq!(code(create(&database, by_mail()).await), Code::DuplicateKey);
     assert!(raw_keys(&bank).await.is_empty() && catalog(&bank).await.is_empty());
     assert_eq!(bank.indexes_of_users(&users()).await.len(), 1);
@@ -171,7 +171,7 @@ async fn an_index_goes_with_its_collection() {
     database.rename_collection(rename).await.unwrap();
     agree(&bank, "renamed").await;
     assert_eq!(code(database.insert_one(&to, rawdoc! { "_id": 1, "mail": "a" }).await), Code::DuplicateKey);
-    // The old name is free of it.
+    // A collection of the old name does not have the index.
     database.insert_one(&users(), rawdoc! { "_id": 1, "mail": "a" }).await.unwrap();
     database.insert_one(&users(), rawdoc! { "_id": 2, "mail": "a" }).await.unwrap();
     let back = RenameCollection { from: users(), to: to.clone(), drop_target: true };
@@ -188,8 +188,7 @@ async fn an_index_goes_with_its_collection() {
     assert!(all_forgotten().await);
 }
 
-/// A lifetime is the engine's to keep: a store that lets documents expire by itself would take them away from under the
-/// protocol.
+/// The engine itself removes documents after their lifetime: a store that removed them would not follow the protocol.
 #[tokio::test]
 async fn a_lifetime_is_not_left_to_the_store() {
     let bank = with_users(0).await;
@@ -200,7 +199,7 @@ async fn a_lifetime_is_not_left_to_the_store() {
     assert_eq!(bank.indexes_of_users(&users()).await[1], IndexSpec { expire_after_seconds: None, ..spec });
 }
 
-/// The engine looks at a write set by itself, whatever made it.
+/// The engine checks a write set itself, however it was made.
 #[tokio::test]
 async fn a_write_set_with_a_taken_key_is_refused() {
     let bank = with_index().await;

@@ -1,4 +1,4 @@
-//! Users with addresses, which a unique index is about, and what must be so of its rows.
+//! Users with addresses, which a unique index covers, and the invariants of its rows.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(crate) async fn drop_all(database: &Database) -> handfast_store::Result<u32>
     database.drop_indexes(DropIndexes { namespace: users(), selector: IndexSelector::All }).await
 }
 
-/// Ann, Bob and Joe, each with a letter for an address, and as many others as said.
+/// Returns a bank with Ann, Bob and Joe, each with a letter as address, and this many others.
 pub(crate) async fn with_users(others: i32) -> Bank {
     let bank = Bank::of_the_seed().await;
     let process = bank.process();
@@ -69,7 +69,8 @@ pub(crate) async fn documents(bank: &Bank) -> Vec<RawDocumentBuf> {
     bank.process().find_all(Find::new(users(), rawdoc! {})).await.unwrap()
 }
 
-/// Each key of each document has its row, and there are no others; no locks, and nothing of an index that is gone.
+/// Checks that each key of each document has its row, and that there are no other rows, no locks, and nothing of a
+/// dropped index.
 pub(crate) async fn agree(bank: &Bank, case: &str) {
     let indexes = catalog(bank).await;
     let mut expected = BTreeMap::new();
@@ -80,7 +81,7 @@ pub(crate) async fn agree(bank: &Bank, case: &str) {
         let spec = IndexSpec::from_document(&RawDocumentBuf::try_from(index.get_document("spec").unwrap()).unwrap());
         let compiled = Index::compile(spec.unwrap()).unwrap();
         let namespace = Namespace::new(database, collection).unwrap();
-        // The collection of the store, which may have another name for users.
+        // The store may have another name for the collection than users have.
         let is_there = rawdoc! { "_hf.del": { "$exists": false } };
         for document in bank.store.find_all(Find::new(namespace, is_there)).await.unwrap() {
             for key in compiled.keys(&document).unwrap().keys {

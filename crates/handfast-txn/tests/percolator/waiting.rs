@@ -1,4 +1,4 @@
-//! A snapshot waits for a lock for as long as that is alive: up to its own deadline, or as long as history is kept.
+//! A snapshot waits for a lock while it is alive: up to the snapshot's own deadline, or as long as history is kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::*;
 
-/// Somebody has locked Bob, and sends a heartbeat each second, by all clocks.
+/// A transaction that has locked Bob, and sends a heartbeat each second, by all clocks.
 struct Locked {
     bank: Arc<Bank>,
     signs: JoinHandle<()>,
@@ -40,7 +40,7 @@ impl Locked {
         Locked { bank, signs }
     }
 
-    /// Its transaction commits, after all who have begun by now.
+    /// Commits the transaction, later than all that have begun by now.
     async fn commit(self) {
         self.signs.abort();
         let at = self.bank.clock_of_oracle().await + (1 << 20);
@@ -79,7 +79,7 @@ async fn a_lock_without_heartbeats_is_resolved() {
     assert_eq!(found, [rawdoc! { "_id": "Bob", "balance": 10 }]);
 }
 
-/// Returns the time until a find gives up.
+/// Returns the time after which a find fails.
 #[allow(clippy::disallowed_methods, reason = "the runtime's time, which stands still but for the pauses")]
 async fn given_up_after(database: &impl DocumentStore) -> Duration {
     let begun = tokio::time::Instant::now();

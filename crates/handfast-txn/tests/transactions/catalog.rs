@@ -1,4 +1,4 @@
-//! Collections and indexes that come and go beside running transactions.
+//! Collections and indexes are created and dropped beside running transactions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,11 +13,11 @@ use handfast_txn::{Database, Error, Transaction};
 
 use super::{accounts, all, on_each};
 
-/// Transfers of each client beside the changes.
+/// The number of transfers of each client beside the changes.
 const TRANSFERS: i32 = 60;
-/// Rounds of changes at least.
+/// The minimal number of rounds of changes.
 const ROUNDS_MIN: usize = 5;
-/// Transfers between two rounds: where the catalog changes without a pause, nobody else comes to a commit.
+/// The number of transfers between two rounds: while the catalog changes without a pause, no other transaction can commit.
 const TRANSFERS_BETWEEN: usize = 3;
 const ACCOUNTS: i32 = 8;
 
@@ -38,7 +38,8 @@ async fn agree(database: &Database, index: &str) {
     assert_eq!(money, 100 * ACCOUNTS, "{found:?}");
 }
 
-/// Makes, changes and drops what transactions use, again and again, until `all` transfers are done; returns how often.
+/// Creates, changes and drops collections and indexes that transactions use, until `all` transfers are done; returns the number
+/// of rounds.
 async fn change_the_catalog(database: Database, done: Arc<AtomicUsize>, all: usize) -> usize {
     let (log, kept) = (namespace("log"), namespace("kept"));
     let index = |key: RawDocumentBuf, unique| CreateIndexes {
@@ -67,7 +68,7 @@ async fn change_the_catalog(database: Database, done: Arc<AtomicUsize>, all: usi
     rounds
 }
 
-/// Moves 1 from an account to another one, and writes that into a collection that comes and goes.
+/// Moves 1 from an account to another one, and inserts a record of it into a collection that is created and dropped.
 async fn transfer(database: &Database, number: i32) -> Result<(), Error> {
     let change = |by: i32| rawdoc! { "$inc": { "balance": by } };
     let (from, to) = (number % ACCOUNTS, (number * 5 + 3) % ACCOUNTS);

@@ -1,4 +1,4 @@
-//! Indexes that are made and dropped in transactions, and beside them.
+//! Indexes that are created and dropped in transactions, and beside them.
 
 use bson::rawdoc;
 use handfast_mql::Code;
@@ -33,7 +33,8 @@ async fn a_transaction_can_make_a_collection_with_indexes() {
     .await;
 }
 
-/// Whether two outcomes of a commit beside a change of indexes are right, and readers by the index see what is there.
+/// Checks that the documents agree with the outcome of a commit beside a change of indexes, and that readers by the index
+/// find them.
 async fn agrees_with_its_index(database: &Database, committed: &Result<(), Error>, written: u64) {
     let count = database.count_matching(&accounts(), rawdoc! { "n": { "$exists": true } }).await.unwrap();
     assert_eq!(count, if committed.is_ok() { written } else { 0 }, "{committed:?}");
@@ -43,7 +44,7 @@ async fn agrees_with_its_index(database: &Database, committed: &Result<(), Error
 }
 
 fn on_n(unique: bool) -> CreateIndexes {
-    // Sparse, as Bob and Joe have no `n`.
+    // The index is sparse, as Bob and Joe have no `n`.
     let index = IndexSpec { unique, sparse: true, ..IndexSpec::new(rawdoc! { "n": 1 }) };
     CreateIndexes { namespace: accounts(), indexes: vec![index] }
 }
@@ -89,7 +90,7 @@ async fn an_index_dropped_beside_a_transaction_leaves_nothing_behind() {
         database.drop_indexes(DropIndexes { namespace: accounts(), selector }).await.unwrap();
         let committed = tx.commit().await.map(|_| ());
         assert!(matches!(&committed, Ok(()) | Err(Error::Conflict(_))), "{committed:?}");
-        // Made again, it has what is there now, and nothing else.
+        // An index that is created again has entries for the present documents, and no others.
         database.create_indexes(on_n(true)).await.unwrap();
         agrees_with_its_index(&database, &committed, 2).await;
         database.delete_one(&accounts(), rawdoc! { "n": 1 }).await.unwrap();

@@ -1,4 +1,4 @@
-//! Answers that get lost on the way from the store: the library finds out some outcomes by itself, and leaves others to its caller.
+//! Answers of the store that get lost: the library finds out some outcomes itself, and leaves others to its caller.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ fn items() -> Namespace {
     Namespace::new("d", "items").unwrap()
 }
 
-/// A database over a store that loses answers as planned.
+/// Returns a database over a store that loses answers according to a plan.
 fn over(plan: Plan) -> Database {
     let store = Arc::new(MemoryStore::new(Sources::seeded(1)));
     Database::local(Arc::new(Faulty::new(store, plan)), Sources::seeded(2))
@@ -54,7 +54,7 @@ async fn on_retry_is_called_before_the_next_run_begins() {
         async move {
             insert(&tx).await?;
             if first {
-                // Another client is faster.
+                // Another client writes first.
                 database.insert_one(&items(), rawdoc! { "_id": 1 }).await?;
                 return Ok(());
             }
@@ -63,7 +63,7 @@ async fn on_retry_is_called_before_the_next_run_begins() {
     };
     let error = database.transaction_with(options, run).await.unwrap_err();
     assert_eq!(error.code(), Code::DuplicateKey);
-    // The transaction that was dropped, and the first run: the second run had not begun yet.
+    // Two transactions are counted: the dropped one, and the first run, as the second run had not begun yet.
     assert_eq!(*heard.lock().unwrap(), [(Code::WriteConflict, 2)]);
 }
 
@@ -78,11 +78,11 @@ async fn the_library_asks_for_the_outcome_of_a_commit_without_an_answer() {
 #[tokio::test]
 async fn an_outcome_that_the_library_cannot_find_out_is_left_to_its_caller() {
     for (fault, expected) in [(Fault::LoseReply, true), (Fault::LoseRequest, false)] {
-        // The store is flushed before the outcome is looked for.
+        // The store is flushed before the outcome is read.
         let lost = [(Address::first(Operation::Commit), fault), (Address::first(Operation::Flush), Fault::LoseReply)];
         let database = over(Plan::at_requests(lost));
         let run = |tx: Transaction| async move {
-            // The name of a transaction is given out before its outcome is asked for.
+            // The name is asked for before the commit, so that the commit records its outcome.
             let _ = tx.id();
             insert(&tx).await
         };

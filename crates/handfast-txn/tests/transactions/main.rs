@@ -28,7 +28,7 @@ fn accounts() -> Namespace {
     Namespace::new("bank", "accounts").unwrap()
 }
 
-/// Runs a test on each engine and store, with Bob at 10 and Joe at 2.
+/// Runs a test on each engine and store, with balances of 10 for Bob and 2 for Joe.
 async fn on_each<F: Future<Output = ()>>(test: impl Fn(Database) -> F) {
     on_each_local(&test).await;
     let store = Arc::new(MemoryStore::new(Sources::seeded(1)));
@@ -37,8 +37,8 @@ async fn on_each<F: Future<Output = ()>>(test: impl Fn(Database) -> F) {
     test(with_accounts(database).await).await;
 }
 
-/// Runs a test of what holds over [`Local`](handfast_txn::Local) only: a plain write does not wait for a transaction, a commit that writes nothing has the
-/// timestamp of its snapshot, each commit is recorded.
+/// Runs a test of what holds over [`Local`](handfast_txn::Local) only: a plain write does not wait for a transaction, a commit that writes
+/// nothing has the timestamp of its snapshot, each commit is recorded.
 async fn on_each_local<F: Future<Output = ()>>(test: impl Fn(Database) -> F) {
     test(opened(MemoryStore::new(Sources::seeded(1))).await).await;
     let directory = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ async fn a_rolled_back_transaction_leaves_no_trace() {
         drop(dropped);
         assert_eq!((balance(&database, "Bob").await, balance(&database, "Eve").await), (Some(10), None));
         assert_eq!((database.counts().open(), database.counts().dropped), (0, 1));
-        // Nothing is left of the claims.
+        // No claim is left.
         let next = database.begin().await.unwrap();
         pay(&next, "Bob", -1).await.unwrap();
         next.commit().await.unwrap();
@@ -139,7 +139,7 @@ async fn the_first_committer_wins() {
     on_each_local(|database| async move {
         let tx = database.begin().await.unwrap();
         pay(&tx, "Bob", -1).await.unwrap();
-        // Who is in no transaction takes no claim, and is first.
+        // A write outside of transactions takes no claim, and comes first.
         pay(&database, "Bob", -2).await.unwrap();
         let error = tx.commit().await.unwrap_err();
         assert!(matches!(&error, Error::Conflict(_)) && error.code() == Code::WriteConflict, "{error:?}");
@@ -152,7 +152,7 @@ async fn the_first_committer_wins() {
     .await;
 }
 
-/// A document that is inserted and deleted again in one transaction is a write: who wanted to write the same is second.
+/// An insert and a deletion of a document in one transaction are a write: another writer of the same document gets a conflict.
 #[tokio::test]
 async fn a_document_that_is_inserted_and_deleted_again_is_written() {
     on_each(|database| async move {
@@ -169,7 +169,7 @@ async fn a_document_that_is_inserted_and_deleted_again_is_written() {
             Err(error) => Err(error.into()),
         };
         assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
-        // Who comes after it is not second.
+        // A later transaction gets no conflict.
         database.begin().await.unwrap().insert_one(&accounts(), mark()).await.unwrap();
     })
     .await;
@@ -221,7 +221,7 @@ async fn an_error_of_the_closure_rolls_back_and_comes_through() {
     .await;
 }
 
-/// Two doctors, one of whom must be on call: each sees the other one on call and goes.
+/// Runs two transactions of two doctors, one of whom must be on call: each reads that the other one is on call, and leaves.
 async fn two_doctors_leave(database: &Database, options: TransactionOptions) -> [bool; 2] {
     let doctors = Namespace::new("clinic", "doctors").unwrap();
     for name in ["a", "b"] {
@@ -321,7 +321,7 @@ async fn own_writes_are_seen_by_every_request() {
         let mut cursor = tx.aggregate(Aggregate::new(items.clone(), groups)).await.unwrap();
         let sum = cursor.next_page(BatchLimit::REPLY).await.unwrap().documents[0].get_f64("sum").unwrap();
         assert_eq!(sum, 45.0 - 2.0 + 7.5 - 4.0 - 1.0);
-        // Pages of one document, so that both sources are merged across pages.
+        // Pages have one document, so that both sources are merged across pages.
         let mut cursor =
             tx.find(Find { sort: rawdoc! { "n": 1 }, ..Find::new(items.clone(), rawdoc! {}) }).await.unwrap();
         let mut found = Vec::new();
@@ -352,10 +352,10 @@ async fn a_unique_key_is_refused_at_the_statement_and_at_the_commit() {
         tx.insert_one(&users, rawdoc! { "_id": 3, "email": "b" }).await.unwrap();
         let refused = tx.insert_one(&users, rawdoc! { "_id": 4, "email": "b" }).await.unwrap_err();
         assert_eq!(refused.code(), Code::DuplicateKey);
-        // The key moves on.
+        // The key moves to another document.
         tx.delete_one(&users, rawdoc! { "_id": 1 }).await.unwrap();
         tx.insert_one(&users, rawdoc! { "_id": 5, "email": "a" }).await.unwrap();
-        // Somebody else takes the other one meanwhile.
+        // Another client takes the other key meanwhile.
         database.insert_one(&users, rawdoc! { "_id": 6, "email": "b" }).await.unwrap();
         let error = tx.commit().await.unwrap_err();
         assert!(matches!(&error, Error::Conflict(_)) && error.code() == Code::WriteConflict, "{error:?}");
@@ -364,7 +364,7 @@ async fn a_unique_key_is_refused_at_the_statement_and_at_the_commit() {
     .await;
 }
 
-/// Two transactions take the next free number, as the ledger and a unique job do: the second one looks again and takes the next one.
+/// Two transactions take the next free number, as the ledger and a unique job do: the second one reads again and takes the number after it.
 #[tokio::test]
 async fn a_transaction_that_loses_a_unique_key_at_its_commit_runs_again() {
     on_each(|database| async move {
@@ -380,7 +380,7 @@ async fn a_transaction_that_loses_a_unique_key_at_its_commit_runs_again() {
             Ok::<_, Error>(place)
         };
         assert_eq!((database.transaction(take).await.unwrap(), runs.load(Ordering::Relaxed)), (1, 2));
-        // A key that is there to be seen is refused, and not tried again.
+        // A key that the snapshot shows is refused, and the transaction is not run again.
         let twice = async |tx: Transaction| {
             runs.fetch_add(1, Ordering::Relaxed);
             tx.insert_one(&places, rawdoc! { "_id": "other", "place": 0_i64 }).await.map_err(Error::from)
@@ -397,7 +397,7 @@ async fn a_drop_beside_a_transaction_makes_it_conflict() {
         let tx = database.begin().await.unwrap();
         pay(&tx, "Bob", 1).await.unwrap();
         database.drop_collection(&accounts()).await.unwrap();
-        // Its snapshot is as it was.
+        // The snapshot stays the same.
         assert_eq!(balance(&tx, "Joe").await, Some(2));
         assert!(matches!(tx.commit().await, Err(Error::Conflict(_))));
         assert_eq!(balance(&database, "Bob").await, None);
@@ -447,12 +447,12 @@ async fn a_transaction_has_a_bound_in_bytes() {
         tx.insert_one(&accounts(), large.clone()).await.unwrap();
         let error = tx.insert_one(&accounts(), rawdoc! { "_id": 2, "text": "x".repeat(900) }).await.unwrap_err();
         assert_eq!(error.code(), Code::TransactionTooLarge);
-        // What is written over does not count twice.
+        // A second write of a document replaces the first one in the count.
         for n in 0..10 {
             tx.update_one(&accounts(), rawdoc! { "_id": 1 }, rawdoc! { "$set": { "n": n } }).await.unwrap();
         }
         tx.commit().await.unwrap();
-        // What is small has its price too, and so has what is deleted.
+        // Small documents have a minimal cost, and so have deletions.
         let options = TransactionOptions { write_bytes_max: 10_000, ..TransactionOptions::default() };
         for delete in [false, true] {
             let tx = database.begin_with(options.clone()).await.unwrap();
@@ -491,7 +491,7 @@ async fn all_open_transactions_together_have_a_bound_in_bytes() {
         let (first, second) = (write(1).await.unwrap(), write(2).await.unwrap());
         assert_eq!(write(3).await.unwrap_err().code(), Code::WriteConflict);
         assert!((6000..10_000).contains(&database.counts().write_bytes));
-        // What ends makes room, and leaves nothing behind.
+        // A transaction that ends releases its bytes, and leaves nothing counted.
         first.commit().await.unwrap();
         let third = write(3).await.unwrap();
         assert_eq!(write(4).await.unwrap_err().code(), Code::WriteConflict);
@@ -513,7 +513,7 @@ async fn a_transaction_without_memory_for_its_writes_runs_again() {
         insert(large.clone(), 1).await.unwrap();
         let mut large = Some(large);
         let again = database.transaction_with(options, |tx| {
-            // From the second attempt on there is room.
+            // The large transaction ends with the first attempt, so the second one has enough memory.
             let ended = std::mem::take(&mut large).filter(|_| tx.is_open());
             async move {
                 let inserted = insert(tx, 2).await;
@@ -535,7 +535,7 @@ async fn a_transaction_that_is_open_for_too_long_is_rolled_back() {
     let slow = database.begin().await.unwrap();
     pay(&slow, "Bob", 1).await.unwrap();
     clock.advance(Duration::from_secs(61));
-    // Its claim is in nobody's way any more, whether it is asked again or not.
+    // Its claim delays no other writer, whether the transaction is used again or not.
     let next = database.begin().await.unwrap();
     pay(&next, "Bob", 2).await.unwrap();
     assert_eq!(pay(&slow, "Bob", 1).await.unwrap_err().code(), Code::NoSuchTransaction);

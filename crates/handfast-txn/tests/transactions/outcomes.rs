@@ -1,4 +1,4 @@
-//! The outcome of a transaction is known by its id: after other transactions, after a restart, and after any change of the clock.
+//! The outcome of a transaction is known by its id: after other transactions, after a restart, and after a change of the clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ async fn an_outcome_is_known_by_its_id_after_other_transactions_and_a_restart() 
     write(&database, 30).await;
     assert_eq!(database.outcome(committed).await.unwrap(), Outcome::Committed(at));
     assert_eq!(database.outcome(rolled_back).await.unwrap(), Outcome::RolledBack);
-    // The others, whom nobody can ask for, share a record, and so do those after the restart.
+    // The other transactions, whose names were not asked for, share a record, and so do those after the restart.
     let records = Namespace::new("config", "transactions").unwrap();
     assert_eq!(database.count_matching(&records, rawdoc! {}).await.unwrap(), 3);
 }
@@ -75,7 +75,7 @@ async fn the_seed_of_an_earlier_run_gives_no_name_of_an_earlier_transaction() {
         let mut names = Vec::new();
         for run in 0..3 {
             let database = open().await;
-            // As many sessions at once, and transactions one after the other in one session.
+            // Two sessions are open at once, and have transactions one after the other.
             let both = [database.begin().await.unwrap(), database.begin().await.unwrap()];
             for (place, tx) in both.into_iter().enumerate() {
                 names.push(tx.id());
@@ -103,7 +103,7 @@ async fn nothing_is_forgotten_because_a_clock_was_set() {
     let remembered =
         |database: Database, id| async move { matches!(database.outcome(id).await.unwrap(), Outcome::Committed(_)) };
     let mut ids = Vec::new();
-    // The clock of a machine that has just been started, set right, and set wrong again.
+    // The clock of a machine has just been started, then is set right, then is set wrong again.
     let days = [ManualClock::START, DateTime::from_millis(0), DateTime::from_millis(4_000_000_000_000)];
     for (n, day) in days.into_iter().cycle().take(6).enumerate() {
         clock.set(day);
@@ -119,7 +119,7 @@ async fn nothing_is_forgotten_because_a_clock_was_set() {
     for id in &ids {
         assert!(remembered(database.clone(), *id).await);
     }
-    // After a restart nobody knows how long it has been.
+    // After a restart the store does not know how long it was closed.
     drop(database);
     let database = Database::local(store, sources);
     clock.advance(DAY - Duration::from_secs(1));
@@ -129,7 +129,8 @@ async fn nothing_is_forgotten_because_a_clock_was_set() {
     assert_eq!(database.outcome(ids[0]).await.unwrap(), Outcome::Forgotten);
 }
 
-/// A transaction that has left no record was rolled back, or is so old that its record may be gone: that is not the same.
+/// A transaction that has left no record was rolled back, or is so old that its record may have been removed: these are two
+/// results.
 #[tokio::test]
 async fn a_forgotten_outcome_is_not_reported_as_rolled_back() {
     let (sources, clock) = Sources::manual(1);
@@ -156,7 +157,7 @@ async fn a_forgotten_outcome_is_not_reported_as_rolled_back() {
     let between = rolled_back(database.clone()).await;
     let young = committed(database.clone(), 2).await;
     clock.advance(Duration::from_secs(1));
-    // The second one outlives the first, and each sweep goes further than the one before.
+    // The second record is kept for longer than the first, and each sweep forgets later transactions than the one before.
     assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 1);
     for database in [database.clone(), Database::local(store.clone(), sources.clone())] {
         let outcome = |id| {
@@ -168,7 +169,7 @@ async fn a_forgotten_outcome_is_not_reported_as_rolled_back() {
         assert!(matches!(outcome(young).await, Outcome::Committed(_)));
         let after = rolled_back(database.clone()).await;
         assert_eq!(outcome(after).await, Outcome::RolledBack);
-        // A name that somebody else made says nothing of its age.
+        // A name that another program made does not show its age.
         assert_eq!(outcome("00112233445546778899aabbccddeeff:1".parse().unwrap()).await, Outcome::Forgotten);
     }
     clock.advance(DAY);
@@ -176,7 +177,7 @@ async fn a_forgotten_outcome_is_not_reported_as_rolled_back() {
     for (id, expected) in [(between, Outcome::Forgotten), (young, Outcome::Forgotten)] {
         assert_eq!(database.outcome(id).await.unwrap(), expected);
     }
-    // Nothing more to forget: the mark is not one of them, and stays where it is.
+    // Nothing is left to forget: the mark is not counted as a record, and stays where it is.
     clock.advance(DAY);
     assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 0);
     assert_eq!(database.outcome(young).await.unwrap(), Outcome::Forgotten);

@@ -12,7 +12,8 @@ fn items() -> Namespace {
     Namespace::new("d", "items").unwrap()
 }
 
-/// Somebody else is always first. Each run takes as long as said on the database's clock; how often it was run, and how it ended.
+/// Runs a transaction that always gets a conflict. Each run takes `run_time` on the database's clock. Returns the number of runs,
+/// and the result.
 async fn run_again_and_again(seed: u64, run_time: Duration, retry_time: Duration) -> (u32, Result<(), Error>) {
     let (sources, clock) = Sources::manual(seed);
     let database = Database::local(MemoryStore::new(sources.clone()), sources);
@@ -46,12 +47,12 @@ async fn run_again_and_again(seed: u64, run_time: Duration, retry_time: Duration
 async fn a_transaction_is_run_again_for_as_long_as_is_said() {
     let seconds = Duration::from_secs;
     for (run_time, retry_time, expected) in [
-        // It is given up when the time is over at the end of a run.
+        // The transaction is given up if the time is over at the end of a run.
         (seconds(3), seconds(10), 4),
         (seconds(5), seconds(10), 2),
         (seconds(50), seconds(10), 1),
         (seconds(1), Duration::ZERO, 1),
-        // What drivers' withTransaction takes for enough.
+        // The default is the retry time of `withTransaction` in MongoDB's drivers.
         (seconds(10), TransactionOptions::default().retry_time, 12),
     ] {
         let (runs, ended) = run_again_and_again(1, run_time, retry_time).await;
@@ -70,7 +71,7 @@ async fn it_waits_for_a_random_time_in_between() {
         assert_eq!(runs, 6);
         waited.push(now() - begun);
     }
-    // A timer is as fine as a millisecond, and rounds up.
+    // A timer has a resolution of a millisecond, and rounds up.
     let longest = Duration::from_micros(500 + 1_000 + 2_000 + 4_000 + 8_000) + Duration::from_millis(5);
     assert!(waited.iter().all(|waited| *waited <= longest), "{waited:?}");
     waited.sort_unstable();
@@ -79,7 +80,7 @@ async fn it_waits_for_a_random_time_in_between() {
     assert!(waited.last().is_some_and(|waited| *waited > Duration::from_millis(8)), "{waited:?}");
 }
 
-/// The time that timers go by, which stands still but for them.
+/// Returns the time of the timers, which stands still except during their pauses.
 #[expect(clippy::disallowed_methods, reason = "it is the time of the test, paused")]
 fn now() -> tokio::time::Instant {
     tokio::time::Instant::now()

@@ -1,4 +1,4 @@
-//! A serializable transaction checks all that it has read, not only documents and simple filters.
+//! A serializable transaction validates all that it has read, not only documents and simple filters.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,14 +16,13 @@ fn named(collection: &str) -> Namespace {
     Namespace::new("d", collection).unwrap()
 }
 
-/// Runs a test on each store. The stores keep images of what changes from the first serializable search on, and have had
-/// one.
+/// Runs a test on each store. The stores log images of changes from the first serializable search on, and have had one.
 async fn on_each<F: Future<Output = ()>>(test: impl Fn(Database, Arc<ManualClock>) -> F) {
     let (sources, clock) = Sources::manual(1);
     test(prepared(Database::local(MemoryStore::new(sources.clone()), sources)).await, clock).await;
     let directory = tempfile::tempdir().unwrap();
     let (sources, clock) = Sources::manual(1);
-    // Filters in the turn of a commit get fifty times as many.
+    // Filters that the committer evaluates get fifty times as many steps.
     let options = Options { turn_steps_max: 2, ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
     test(prepared(Database::local(store, sources)).await, clock).await;
@@ -42,7 +41,8 @@ async fn serializable(database: &Database) -> Transaction {
     database.begin_with(TransactionOptions::serializable()).await.unwrap()
 }
 
-/// The first one reads a lease that is valid, the second one takes it away: they cannot both go by what they saw.
+/// Returns whether a transaction that read a valid lease conflicts with one that takes it away: only one of the two may
+/// commit.
 async fn is_refused(database: &Database, filter: RawDocumentBuf, meanwhile: impl FnOnce()) -> bool {
     let lease = rawdoc! { "_id": "lease", "until": DateTime::from_millis(ManualClock::START.timestamp_millis() + 50) };
     database.insert_one(&named("c"), lease).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_filter_with_chance_in_it_is_judged_as_it_was_read() {
     .await;
 }
 
-/// It cannot be told whether it would have matched.
+/// It is undecided whether the document would have matched.
 #[tokio::test]
 async fn a_filter_that_fails_for_what_others_have_written_is_a_conflict() {
     on_each(|database, _| async move {
@@ -94,11 +94,11 @@ async fn a_filter_that_fails_for_what_others_have_written_is_a_conflict() {
 #[tokio::test]
 async fn a_filter_that_takes_too_long_in_the_turn_of_the_commit_counts_as_changed() {
     let directory = tempfile::tempdir().unwrap();
-    // Filters in the turn of a commit get fifty times as many.
+    // Filters that the committer evaluates get fifty times as many steps.
     let options = Options { turn_steps_max: 2, ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
     let database = prepared(Database::local(store, Sources::seeded(1))).await;
-    // Matches nothing, at the price of 90 steps and some for each document.
+    // The filter matches nothing, at the price of 90 steps and some for each document.
     let count = rawdoc! { "$size": { "$filter": { "input": { "$range": [0, 90] }, "cond": false } } };
     for (changes, expected) in [(1, false), (2, true)] {
         let tx = serializable(&database).await;
@@ -143,7 +143,7 @@ async fn a_collection_that_the_snapshot_still_has_cannot_be_made() {
             };
             assert_eq!(made.unwrap_err().code(), Code::WriteConflict);
             assert!(matches!(tx.commit().await, Err(Error::Conflict(_))));
-            // A new transaction can.
+            // A new transaction can create it.
             let tx = database.begin().await.unwrap();
             tx.create_collection(&named("gone"), CollectionOptions::default()).await.unwrap();
             tx.commit().await.unwrap();

@@ -1,4 +1,4 @@
-//! Transactions that want a document which another one is about to write: who waits, who conflicts.
+//! Transactions that want a document which another transaction is about to write: some wait, others get a conflict.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use handfast_txn::{Database, Error, OnRetry, Transaction, TransactionOptions};
 
 use super::{balance, on_each, opened, pay};
 
-/// Attempts to have a closure reach its write while another transaction is open.
+/// The most attempts to have a closure reach its write while another transaction is open.
 const ATTEMPTS_MAX: usize = 100;
 
 /// Runs a transfer in the closure form beside an open transaction that has taken 3 from Bob and committed that later. Returns how often
@@ -58,7 +58,7 @@ async fn runs_beside_a_writer_of_bob(database: Database, reads_first: bool) -> u
 #[tokio::test]
 async fn a_closure_that_writes_first_waits_for_its_document_and_runs_once() {
     on_each(|database| async move {
-        // Where the other one commits before the closure has come to its write, the closure has the older snapshot.
+        // If the other transaction commits before the closure has reached its write, the closure has the older snapshot.
         for _ in 0..ATTEMPTS_MAX {
             let before = database.counts().retries;
             if runs_beside_a_writer_of_bob(database.clone(), false).await == 1 {
@@ -80,7 +80,8 @@ async fn a_closure_that_has_read_keeps_its_snapshot_and_runs_again() {
     .await;
 }
 
-/// A transaction that was refused Bob has it when it is run again. If it then waited for Joe, nobody could have Bob meanwhile.
+/// A transaction that was refused Bob claims him when it is run again. If it then waited for Joe, no other transaction could claim Bob
+/// meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_transaction_with_a_claim_waits_for_no_other_document() {
     let database = opened(MemoryStore::new(Sources::seeded(1))).await;
@@ -117,7 +118,7 @@ async fn a_transaction_with_a_claim_waits_for_no_other_document() {
     assert_eq!((balance(&database, "Bob").await, balance(&database, "Joe").await), (Some(13), Some(4)));
 }
 
-/// Eight find the document taken for longer than they would sleep. Each is run again when its turn comes, not before.
+/// Eight transactions find the document claimed for longer than they would sleep. Each is run again when its turn comes, not before.
 #[tokio::test(start_paused = true)]
 async fn a_transaction_that_finds_a_claimed_document_waits_for_its_turn() {
     let database = opened(MemoryStore::new(Sources::seeded(1))).await;

@@ -11,7 +11,7 @@ fn inflate(frame: &[u8], limits: &Limits) -> Result<Vec<u8>> {
     Compressed::decode(frame, limits)?.inflate()
 }
 
-/// A frame that announces `announced` bytes and holds `bytes` in the form `compressor`.
+/// Returns a frame that announces `announced` bytes and holds `bytes` in the form `compressor`.
 fn forged(announced: i32, original: i32, compressor: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame(&mut out, 3, 0, OpCode::Compressed, |out| {

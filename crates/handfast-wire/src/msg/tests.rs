@@ -55,7 +55,7 @@ fn bytes_as_the_specification_shows_them() {
 
 #[test]
 fn checksum_of_a_known_message() {
-    // The published check value of CRC-32C for "123456789", which differs from that of the other CRC-32.
+    // This is the published check value of CRC-32C for "123456789", which differs from that of the other CRC-32.
     assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283);
     let body = rawdoc! { "ping": 1 };
     let flags = Flags { checksum: true, ..Flags::default() };
@@ -215,7 +215,7 @@ proptest! {
         let _ = OpMsg::flags_of_frame(&bytes);
     }
 
-    /// A good message with some bytes changed comes closer to every check than noise does.
+    /// A valid message with some changed bytes reaches each check, unlike random bytes.
     #[test]
     fn damaged_messages_give_a_value_or_an_error(
         body in document(), list in proptest::collection::vec(document(), 0..4),

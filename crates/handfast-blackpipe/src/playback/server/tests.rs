@@ -12,7 +12,7 @@ use crate::frame::read;
 use crate::{Playback, RecordedMessage};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// Longer than a busy machine takes for a request.
+/// A time that exceeds the duration of a request on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Setup {

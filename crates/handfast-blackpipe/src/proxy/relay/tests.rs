@@ -3,7 +3,7 @@ use crate::proxy::Proxy;
 use crate::proxy::tests::ANY;
 use crate::{Rules, Upstream};
 
-/// A connection that lives long does not keep what its tasks leave behind.
+/// A long connection does not keep the results of its ended tasks.
 #[tokio::test]
 async fn tasks_that_have_ended_are_forgotten() {
     let proxy = Proxy::bind(ANY, Upstream::plain("127.0.0.1:1"), Rules::default()).await.unwrap();

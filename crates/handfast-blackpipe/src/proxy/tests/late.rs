@@ -27,7 +27,7 @@ struct Connected {
 }
 
 impl Connected {
-    /// Connects through a proxy whose fault the first operations meet.
+    /// Connects through a proxy whose first operations meet a fault.
     async fn start(injection: Injection, times: u32) -> Self {
         let listener = TcpListener::bind(ANY).await.unwrap();
         let condition = Condition { times: NonZeroU32::new(times), ..Condition::default() };

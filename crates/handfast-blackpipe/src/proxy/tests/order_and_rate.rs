@@ -1,4 +1,4 @@
-//! The faults that hold a request back or make a message slow.
+//! The faults that delay a request or slow a message down.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -87,7 +87,7 @@ async fn a_reordered_request_is_sent_when_another_one_was_answered() {
     assert!(read(&mut setup.clients[1], &Limits::default()).await.unwrap().is_some());
     answer_next(&mut setup.servers[0]).await;
     assert!(read(&mut setup.clients[0], &Limits::default()).await.unwrap().is_some());
-    // The next update is held back again.
+    // The next update is delayed again.
     setup.send(1, &update()).await;
     assert!(setup.is_held(1).await);
     let faults = setup.handle.operations().iter().map(|observed| observed.fault.is_some()).collect::<Vec<_>>();

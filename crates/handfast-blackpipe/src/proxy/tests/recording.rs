@@ -1,4 +1,4 @@
-//! What a proxy records: the requests of the application, and the replies that the client gets.
+//! The recording of a proxy: the requests of the application, and the replies that the client gets.
 
 use std::sync::{Arc, Mutex};
 

@@ -61,7 +61,7 @@ async fn a_copy_that_the_server_does_not_execute_is_counted() {
     }
 }
 
-/// The copy of a request has no server any more.
+/// The server is gone when the copy of a request is sent.
 #[tokio::test]
 async fn a_copy_that_does_not_reach_the_server_is_counted() {
     let server =

@@ -69,7 +69,7 @@ fn a_long_file_is_read() {
     let lines = Lines::of(&text);
     let rules = rules_of(&text, &lines).unwrap();
     assert_eq!(rules.last().map(|written| written.line), Some(9_999 * 5 + 1));
-    // Two to the power of 16 is more than the 50,000 lines.
+    // Two to the power of 16 exceeds the 50,000 lines.
     let looked_at = lines.looked_at.get();
     assert!((10_000..=10_000 * 17).contains(&looked_at), "{looked_at}");
 }

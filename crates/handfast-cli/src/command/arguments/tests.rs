@@ -20,7 +20,7 @@ fn check_examples(command: &clap::Command, called: &str) {
     command.get_subcommands().for_each(|inner| check_examples(inner, &format!("{called} {}", inner.get_name())));
 }
 
-/// The longest line that the help does not wrap: a wrapped line cannot be pasted.
+/// The length of the longest line that the help does not wrap: a wrapped line cannot be pasted.
 const EXAMPLE_CHARACTERS_MAX: usize = 100;
 
 #[test]
@@ -127,7 +127,7 @@ fn the_documentation_lists_every_setting() {
     }
 }
 
-/// Lines of a screen, with some reserve for commands with many flags of their own.
+/// The number of lines of a screen, with some reserve for commands with many flags of their own.
 const SCREEN_LINES_MAX: usize = 50;
 
 #[test]

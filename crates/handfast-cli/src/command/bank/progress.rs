@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(text(&latencies, 0), "p50 50.0 ms, p99 99.0 ms");
         assert_eq!(text(&latencies, 3), "p50 50.0 ms, p99 99.0 ms, 3 kills");
         assert_eq!(progress.bar.position(), 100);
-        // That of the 97th: it was made by then.
+        // The bar's message was made at the 97th transfer.
         assert_eq!(progress.bar.message(), "p50 49.0 ms, p99 97.0 ms");
     }
 }

@@ -95,7 +95,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         for _ in 0..2 {
-            // At the second time the file is there, and empty.
+            // The second call finds the file, which is empty.
             LineFile::create("--log", &path).unwrap();
         }
         LineFile::create("--log", &path).unwrap().write("one");

@@ -283,19 +283,19 @@ mod with_a_store {
         send(&copy, 12).await.unwrap();
         assert_eq!(sent(&copy).await, 1, "the answer was lost, and the write is there");
 
-        // Once more: the document is refused, the record is the same.
+        // In a second restore the document is refused, and the record is the same.
         let refused = restored(&copy, &early, false).await.unwrap();
         assert!(refused.starts_with("restored 0 documents, refused 1; the first: db.c: E11000"), "{refused}");
         assert_eq!(restored(&copy, &early, true).await, None);
 
-        // The session goes on, and nothing older comes in its way.
+        // The session continues, and an older record does not replace its newer one.
         send(&copy, 13).await.unwrap();
         restored(&copy, &early, false).await.unwrap();
         send(&copy, 13).await.unwrap();
         assert_eq!(sent(&copy).await, 2, "13 was done once");
         assert_eq!(send(&copy, 12).await.unwrap_err().code(), Code::TransactionTooOld);
 
-        // What the dump has of a later request is not done once more.
+        // A later request that the dump contains is not applied again.
         let late = directory.join("late");
         send(&store, 14).await.unwrap();
         dump_all(&store, &late, DumpFormat::Json, &everything(&store).await, &bar).await.unwrap();

@@ -165,7 +165,7 @@ fn an_id_is_the_text_that_it_reads_as() {
             assert!(is_found && name.recorded()[0] == *name.id(), "{value}: {name:?}");
         }
     }
-    // What reads otherwise is another id.
+    // Each text that is written differently is another id.
     for text in ["01", "+1", " 1", "1.0", "-0", "order-7", "65A1B2C3D4E5F60718293A4B", "99999999999999999999"] {
         assert_eq!(Name::new(text.into()).recorded(), [Bson::from(text)]);
     }

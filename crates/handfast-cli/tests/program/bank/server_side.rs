@@ -1,4 +1,4 @@
-//! The bank by transactions of the server itself, as drivers use them.
+//! The bank with the server's own transactions, as drivers use them.
 
 use anyhow::{Context, Result};
 use bson::doc;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{check_history, interfered};
 use crate::support::{Scratch, Serve, assert_one_line, handfast};
 
-/// A server, and the bank on it with these flags.
+/// Starts a server, runs the bank on it with these flags, and returns the report.
 fn bank(name: &str, flags: &[&str]) -> Result<Value> {
     let scratch = Scratch::new(name)?;
     let serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "127.0.0.1:0"]))?;
@@ -21,7 +21,7 @@ fn bank(name: &str, flags: &[&str]) -> Result<Value> {
     assert_eq!((&report["money_in"], &report["money_out"]), (&1000.into(), &1000.into()), "{report}");
     assert_eq!((&report["locks_left"], &report["unknown"]), (&0.into(), &0.into()), "{report}");
     assert!(report["latency_micros"]["p50"].as_u64() > Some(0), "{report}");
-    // A record a session that has written, and each worker has one of them open at a time.
+    // Each session that has written has a record, and each worker has one session open at a time.
     assert!(report["records_left"].as_u64() > Some(0), "{report}");
     check_history(&scratch, 150)?;
     let status = serve.command(doc! { "serverStatus": 1, "$db": "admin" })?;
@@ -41,7 +41,7 @@ fn the_server_keeps_all_the_money() -> Result<()> {
     Ok(())
 }
 
-/// Each lost answer is followed by the same commit once more, and no transfer is made twice.
+/// After each lost answer the commit is sent once more, and no transfer is made twice.
 #[test]
 fn commits_are_sent_again() -> Result<()> {
     let report = bank("bank-server-lost", &["--transfers", "200", "--lost-replies", "30"])?;

@@ -1,4 +1,4 @@
-//! The bank without transactions: several processes, killed while they work, and answers that get lost.
+//! The bank without transactions: several processes are killed while they work, and answers get lost.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn bank(name: &str, mechanism: &str, code: i32) -> Result<Value> {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!((&report["workers"], &report["processes"]), (&8.into(), &3.into()), "{report}");
-    // The scratch directory is gone.
+    // The scratch directory is removed.
     assert_eq!(std::fs::read_dir(scratch.path("."))?.flatten().filter(|entry| entry.path().is_dir()).count(), 0);
     Ok(report)
 }
@@ -23,7 +23,7 @@ fn assert_holds(report: &Value) {
     assert_eq!((&report["holds"], &report["money_in"]), (&true.into(), &report["money_out"]), "{report}");
     assert_eq!(report["kills"], 4, "{report}");
     assert!(report["answers_lost"].as_u64() > Some(10), "{report}");
-    // After every kill; enough may have been transferred by the last.
+    // The sum is checked after every kill; the last kill may come after the last transfer.
     assert!(report["moments"].as_u64() >= report["kills"].as_u64(), "{report}");
     assert!(report["transfers"].as_u64() >= report["acknowledged"].as_u64(), "{report}");
     let latency = &report["latency_micros"];

@@ -15,12 +15,13 @@ async fn queue(store: &Store) -> Result<JobQueue> {
     Ok(JobQueue::open(store.shared(), namespace("jobs")?, store.sources.clone(), Default::default()).await?)
 }
 
-/// The job at the head of the queue.
+/// Claims the next job of the queue.
 async fn claim(queue: &JobQueue) -> Result<Job> {
     queue.claim("worker1", &["mail".to_owned(), "print".to_owned()]).await?.context("a job")
 }
 
-/// Two failed jobs, one that a worker has, one that is done, and one that waits.
+/// Adds two failed jobs, one that a worker has claimed, one that is done, and one that waits;
+/// returns their ids.
 async fn filled(ground: &Ground) -> Result<Vec<ObjectId>> {
     let store = Store::open(ground).await?;
     let queue = queue(&store).await?;
@@ -126,7 +127,7 @@ async fn an_operator_sees_what_failed_and_lets_it_be_done_after_all() -> Result<
         let shown = text(&ground, &["jobs", "show", &failed[0]])?;
         assert!(shown.contains("\"to\": \"ann\"") && shown.contains("failed: no such mailbox"), "{shown}");
 
-        // One that has not failed is told, and is exit code 1; the other is retried all the same.
+        // A job that has not failed is reported, with exit code 1; the other is retried.
         let (lines, code) = json(&ground, &["jobs", "retry", &ids[4].to_hex(), &failed[0]])?;
         assert_eq!((lines[0]["done"].as_bool(), lines[1]["done"].as_bool(), code), (Some(false), Some(true), Some(1)));
         for command in ["retry", "discard", "cancel"] {
@@ -150,7 +151,7 @@ async fn an_operator_sees_what_failed_and_lets_it_be_done_after_all() -> Result<
 async fn silent_workers_are_seen_and_their_jobs_returned() -> Result<()> {
     Ground::each_and_front("jobs-silent", async |ground| {
         filled(&ground).await?;
-        // Whatever the machine does, a millisecond has gone by.
+        // At least a millisecond has gone by on each machine.
         let status = report(&ground, &["jobs", "status", "--lease", "1ms"])?;
         assert_eq!(status["silent"], 1);
         let refused = output(&ground, &["jobs", "recover"])?;
@@ -317,13 +318,13 @@ async fn fields_have_other_names() -> Result<()> {
         store.close().await?;
         let arguments = ["jobs", "status", "--collection", "work"];
         let with = |flags: &[&'static str]| [&arguments[..], flags].concat();
-        // They are recorded, and a flag may repeat them.
+        // The names of the fields are recorded, and a flag may repeat them.
         for flags in [&[][..], &["--field", "state=status"]] {
             assert_eq!(report(&ground, &with(flags))?["due"], 1);
         }
         let refused = "fields.state is recorded as \"status\", given as \"where\"";
         assert_one_line(&output(&ground, &with(&["--field", "state=where"]))?, 2, refused);
-        // Where nothing is recorded, as by an application of before, a flag says it.
+        // Where no names are recorded, as by an earlier version, a flag gives them.
         let store = Store::open(&ground).await?;
         store.shared.drop_collection(&namespace("work.settings")?).await?;
         store.close().await?;

@@ -13,7 +13,7 @@ async fn ledger(store: &Store) -> Result<Ledger> {
     Ok(Ledger::open(store.shared(), namespace("tx")?, store.sources.clone(), Default::default()).await?)
 }
 
-/// Cash has paid ann 100 cent, which is committed, and ann has paid bob 30, which is not.
+/// Posts 100 cent from cash to ann, committed, and 30 from ann to bob, not committed.
 async fn filled(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     let ledger = ledger(&store).await?;
@@ -25,7 +25,7 @@ async fn filled(ground: &Ground) -> Result<()> {
     store.close().await
 }
 
-/// Changes a document behind the ledger's back.
+/// Changes a document without the ledger.
 async fn tamper(ground: &Ground, collection: &str, id: &str, set: bson::Document) -> Result<()> {
     let store = Store::open(ground).await?;
     let set = RawDocumentBuf::try_from(&doc! { "$set": set })?;
@@ -104,7 +104,7 @@ async fn an_entry_is_posted_from_the_command_line_once() -> Result<()> {
     .await
 }
 
-/// Posts an entry of this time.
+/// Posts an entry of this time, and returns the output.
 fn output_of_post(ground: &Ground, at: &str) -> Result<std::process::Output> {
     output(ground, &["ledger", "post", "cash=-1", "bob=1", "--asset", "EUR", "--id", "early", "--at", at])
 }
@@ -154,7 +154,7 @@ async fn books_that_were_tampered_with_are_exit_code_3_until_they_are_rebuilt() 
         assert_eq!((&rebuilt["caches"], &rebuilt["balances"]), (&json!(1), &json!(0)));
         assert_eq!(report(&ground, &["ledger", "verify"])?["clean"], true);
 
-        // No rebuild brings back what an entry said.
+        // No rebuild restores the original text of an altered entry.
         tamper(&ground, "tx", "wages", doc! { "changes.1.value": 999_i64 }).await?;
         assert_eq!(ended(&ground, &["ledger", "rebuild"])?.0, Some(3));
         let (lines, code) = json(&ground, &["ledger", "verify"])?;
@@ -165,7 +165,7 @@ async fn books_that_were_tampered_with_are_exit_code_3_until_they_are_rebuilt() 
     .await
 }
 
-/// Loses an entry: deletes its document behind the ledger's back.
+/// Deletes the document of an entry without the ledger.
 async fn lose(ground: &Ground, filter: bson::RawDocumentBuf) -> Result<()> {
     let store = Store::open(ground).await?;
     ensure!(store.shared.delete_one(&namespace("tx")?, filter).await?, "nothing was deleted");
@@ -179,7 +179,7 @@ fn ended(ground: &Ground, arguments: &[&str]) -> Result<(Option<i32>, String)> {
     Ok((output.status.code(), String::from_utf8(text)?))
 }
 
-/// The balances of ann and bob, as three commands say them.
+/// Returns the balances of ann and bob, on which three commands must agree.
 fn agreed(ground: &Ground) -> Result<[i64; 2]> {
     let (balances, code) = json(ground, &["ledger", "balance", "ann", "bob"])?;
     ensure!(code == Some(0) && balances.len() == 2, "{balances:?}");
@@ -199,7 +199,7 @@ fn agreed(ground: &Ground) -> Result<[i64; 2]> {
     Ok(agreed)
 }
 
-/// `filled`, all committed, with a payment behind the one that will be lost.
+/// Adds the entries of `filled`, all committed, and a payment after the one that is deleted later.
 async fn paid(ground: &Ground) -> Result<()> {
     filled(ground).await?;
     let store = Store::open(ground).await?;
@@ -264,7 +264,7 @@ async fn a_lost_entry_is_named_first_and_nothing_is_made_worse() -> Result<()> {
     .await
 }
 
-/// An altered entry is named as what it is, a rebuild keeps what it has contradicted, and its copy puts it right.
+/// An altered entry is named as such, a rebuild keeps the balances that contradict it, and its copy restores it.
 #[tokio::test]
 async fn an_altered_entry_is_put_right_by_its_copy() -> Result<()> {
     Ground::each("ledger-altered", async |ground| {
@@ -398,7 +398,7 @@ async fn accounts_that_are_there_are_shown_beside_one_that_is_not() -> Result<()
     .await
 }
 
-/// The commands know from the record what the application calls its fields, and that entries need not balance.
+/// The commands read from the record the names of the application's fields, and that entries need not balance.
 #[tokio::test]
 async fn commands_go_by_the_recorded_settings() -> Result<()> {
     Ground::each("ledger-recorded", async |ground| {
@@ -435,7 +435,7 @@ async fn entries_are_exported() -> Result<()> {
         assert!(text(&ground, &csv)?.starts_with("wrote "));
         assert_eq!(std::fs::read_to_string(ground.scratch.path("entries.csv"))?.lines().count(), 1 + 4);
         assert_one_line(&output(&ground, &csv)?, 1, "--to: cannot write entries.csv");
-        // An export that ends before it is whole, here as an entry is none, leaves nothing under the name of the file.
+        // An export that fails, here because a document is no entry, leaves no file of that name.
         let store = Store::open(&ground).await?;
         let odd = bson::rawdoc! { "_id": "odd", "ts": bson::DateTime::MAX, "proc": "COMMITTED" };
         handfast_store::StoreExt::insert_one(&*store.shared, &namespace("tx")?, odd).await?;
@@ -447,7 +447,7 @@ async fn entries_are_exported() -> Result<()> {
         let store = Store::open(&ground).await?;
         handfast_store::StoreExt::delete_one(&*store.shared, &namespace("tx")?, bson::rawdoc! { "_id": "odd" }).await?;
         store.close().await?;
-        // What one has left that was killed is written over.
+        // An export overwrites the unfinished file of a killed one.
         std::fs::write(ground.scratch.path("entries.jsonl.unfinished"), "{\"_id\": 1}\n".repeat(1000))?;
         assert_eq!(output(&ground, &export)?.status.code(), Some(0));
         assert_eq!(std::fs::read_to_string(ground.scratch.path("entries.jsonl"))?.lines().count(), 2);

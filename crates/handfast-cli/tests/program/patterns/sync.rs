@@ -23,7 +23,7 @@ async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<SyncFl
     Ok(SyncFlag::open(store, namespace("users")?, sources.clone(), options).await?)
 }
 
-/// John has two comments, and has become Mary; the process died before the comments did.
+/// Adds two comments of John, who has been renamed to Mary; the process died before it updated the comments.
 async fn filled(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     store.shared.insert_one(&namespace("users")?, rawdoc! { "_id": 1, "name": "John" }).await?;
@@ -80,7 +80,7 @@ async fn a_copy_that_nobody_knows_to_differ_is_exit_code_3_until_it_is_repaired(
     .await
 }
 
-/// The command computes the value of an expression like the application.
+/// The command computes the value of an expression as the application does.
 #[tokio::test]
 async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
     Ground::each("sync-computed", async |ground| {
@@ -140,7 +140,7 @@ async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Resul
         for link in [&[][..], &LINK[2..]] {
             for words in [&["status"][..], &["list"], &["show", "1"], &["verify"]] {
                 let (lines, code) = json(&ground, &[&["sync"], words, &LINK[..2], link].concat())?;
-                // It cannot say that all copies are right.
+                // The command cannot confirm that all copies are right.
                 let expected = if words == ["verify"] { Some(3) } else { Some(0) };
                 assert_eq!((lines.len(), code), (1, expected), "{words:?} {lines:?}");
             }
@@ -158,7 +158,7 @@ async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Resul
     .await
 }
 
-/// A user is deleted whose comments are to be signed by somebody, and the process dies before they are.
+/// Deletes a user whose comments are to get another signature; the process dies before it updates them.
 async fn deleted(ground: &Ground) -> Result<()> {
     filled(ground).await?;
     let store = Store::open(ground).await?;
@@ -215,7 +215,7 @@ async fn a_sweep_does_to_copies_what_the_application_has_said() -> Result<()> {
     .await
 }
 
-/// A link by which no copy is found has no copy that differs.
+/// A link that finds no copy could never find a difference.
 #[tokio::test]
 async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
     Ground::each("sync-nowhere", async |ground| {
@@ -239,12 +239,13 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
                 assert_one_line(&said(&[command], link)?, 2, why);
             }
         }
-        // Where nobody has declared anything, the documents must have what is said.
+        // Without declared links, the documents must have the fields that the flags name.
         let store = Store::open(&ground).await?;
         store.shared.drop_collection(&namespace("users.settings")?).await?;
         let text = rawdoc! { "$set": { "text": "first" } };
         store.shared.update_many(&namespace("comments")?, rawdoc! {}, text).await?;
-        // Its main document was deleted, and it says so: that is no reason to believe that others name theirs.
+        // The main document of this copy was deleted, and the copy is marked so: it is no evidence that other copies name
+        // theirs.
         let told = rawdoc! { "_id": "told", "text": "first", "userName": "John", "userVersion": i64::MAX };
         store.shared.insert_one(&namespace("comments")?, told).await?;
         store.shared.insert_one(&namespace("empty")?, rawdoc! { "_id": 1 }).await?;
@@ -275,7 +276,7 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
         }
         assert_eq!(signatures(&ground).await?, ["John"; 3], "nothing was done");
         assert_eq!(said(&["verify"], LINK[3])?.status.code(), Some(0));
-        // Of no documents none can be missed.
+        // In an empty collection no field is missing.
         assert_eq!(said(&["verify"], "empty:user:name=userName")?.status.code(), Some(0));
         Ok(())
     })
@@ -346,7 +347,7 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
             }
             assert_eq!(signatures(&ground).await?, ["Mary", "Mary"], "nothing was done");
         }
-        // A field that no user has yet, and no comment either.
+        // No user and no comment has this field yet.
         let store = Store::open(&ground).await?;
         store.shared.drop_collection(&namespace("users.settings")?).await?;
         let link = comments("user")?.field("name", "userName").field("nick", "userNick");
@@ -359,7 +360,7 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
     .await
 }
 
-/// A user cannot be read, and a comment of another user differs.
+/// A user is unreadable, and a comment of another user differs.
 #[tokio::test]
 async fn an_odd_main_document_does_not_hide_other_copies() -> Result<()> {
     Ground::each("sync-odd", async |ground| {

@@ -25,7 +25,8 @@ async fn open_with(store: Arc<dyn DocumentStore>, sources: &Sources, options: Tw
     Ok(TwoPhase::open(store, namespace("transactions")?, sources.clone(), options).await?)
 }
 
-/// A has paid B 100 of 1000, in transaction 1; in 2 the process died when A had paid; 3 is not begun.
+/// Adds transaction 1, in which A has paid B 100 of 1000; transaction 2, in which the process died when A had paid; and transaction
+/// 3, which is not begun.
 async fn filled(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     for id in ["A", "B"] {
@@ -140,7 +141,7 @@ async fn a_transaction_is_rolled_back() -> Result<()> {
         let (lines, code) = json(&ground, &["twophase", "cancel", "2", "3", "7", "--reason", "a test"])?;
         let outcomes: Vec<_> = lines.iter().map(|line| line["outcome"].as_str().unwrap_or_default()).collect();
         assert_eq!((outcomes, code), (vec!["canceled", "canceled", "is not there"], Some(1)));
-        // One that nobody looks at, as its state is none.
+        // No worker reads a transaction whose state is unknown.
         let store = Store::open(&ground).await?;
         store.shared.insert_one(&namespace("transactions")?, rawdoc! { "_id": 9, "state": "weird" }).await?;
         store.close().await?;
@@ -160,7 +161,7 @@ async fn an_update_of_a_transaction_that_is_over_is_exit_code_3_until_it_is_take
     Ground::each("twophase-verify", async |ground| {
         filled(&ground).await?;
         let store = Store::open(&ground).await?;
-        // A copy of the request that applied transaction 1, after its participant has forgotten it.
+        // A copy of the request that applied transaction 1 arrives after its participant has forgotten the transaction.
         let others: Vec<_> = (1000..1100).collect();
         let late = RawDocumentBuf::try_from(&doc! {
             "$inc": { "balance": 100 }, "$push": { "pendingTransactions": 1 }, "$set": { "finishedTransactions": others },
@@ -194,8 +195,8 @@ async fn accounts_that_are_not_there_are_told() -> Result<()> {
     .await
 }
 
-/// Transfer 1 is done; in 2 the process died when A had paid. The accounts have another field for the balance, and fields for what is
-/// under way.
+/// Adds transfer 1, which is done, and transfer 2, in which the process died when A had paid. The accounts have another field for the
+/// balance, and fields for pending amounts.
 async fn filled_with_pending(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     for id in ["A", "B"] {
@@ -215,7 +216,7 @@ async fn filled_with_pending(ground: &Ground) -> Result<()> {
     store.close().await
 }
 
-/// The balance, the pending credits and the pending debits of A and B.
+/// Returns the balance, the pending credits and the pending debits of A and B.
 async fn wallets(ground: &Ground) -> Result<Vec<[i64; 3]>> {
     let store = Store::open(ground).await?;
     let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(namespace("wallets")?, rawdoc! {}) };
@@ -258,7 +259,7 @@ async fn a_recovery_goes_by_the_settings_of_the_application_and_by_no_others() -
     .await
 }
 
-/// The transactions of another program, or of a version without records.
+/// The transactions belong to another program, or to a version without records of settings.
 #[tokio::test]
 async fn without_recorded_settings_nothing_is_guessed() -> Result<()> {
     Ground::each("twophase-unrecorded", async |ground| {
@@ -266,7 +267,7 @@ async fn without_recorded_settings_nothing_is_guessed() -> Result<()> {
         let store = Store::open(&ground).await?;
         store.shared.delete_one(&namespace("transactions.settings")?, rawdoc! { "_id": "two-phase" }).await?;
         store.close().await?;
-        // What touches no account works, and does not record what nobody has said.
+        // A command that touches no account works, and does not record settings that were not given.
         text(&ground, &["twophase", "status"])?;
         text(&ground, &["twophase", "purge", "--older", "1h"])?;
         let refused = "the settings of db.transactions are not recorded";
@@ -339,7 +340,7 @@ async fn transfers_that_are_impossible_are_not_said_to_be_done() -> Result<()> {
     .await
 }
 
-/// B has lost the update of a transaction that is applied: the evidence of it stays, and every command that sees it says so.
+/// B has lost the update of a transaction that is applied: the evidence of it stays, and every command that reads it reports it.
 #[tokio::test]
 async fn an_applied_transaction_that_a_participant_lacks_is_left_and_named() -> Result<()> {
     Ground::each("twophase-lacking", async |ground| {
@@ -360,7 +361,7 @@ async fn an_applied_transaction_that_a_participant_lacks_is_left_and_named() -> 
             let finding = &lines[0]["findings"][0];
             assert_eq!((code, &finding["kind"], &finding["participant"]), (Some(3), &json!("lacking"), &json!("B")));
         }
-        // Other damage does not hide it.
+        // Other damage does not hide this one.
         let store = Store::open(&ground).await?;
         let now = store.sources.clock.now();
         let odd = rawdoc! { "_id": 9, "state": "pending", "source": "A", "lastModified": now };

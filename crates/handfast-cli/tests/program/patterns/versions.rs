@@ -15,7 +15,8 @@ fn arguments<'a>(command: &[&'a str]) -> Vec<&'a str> {
     [&["versions"], command, &TREE].concat()
 }
 
-/// Three versions with a lamp of another price each, and a writer of a fourth one who died.
+/// Commits three versions, each with another price of a lamp, and begins a fourth one, whose writer
+/// dies.
 async fn filled(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     let options = VersionedTreeOptions::new("catalogue");
@@ -79,7 +80,7 @@ async fn a_tree_with_a_lost_child_is_found() -> Result<()> {
     .await
 }
 
-/// Of nothing everything is true: a check that has looked at nothing does not say that all is well.
+/// A check that has read nothing does not report that all is well.
 #[tokio::test]
 async fn what_is_not_there_is_not_verified() -> Result<()> {
     Ground::each("versions-nothing", async |ground| {
@@ -106,7 +107,7 @@ async fn what_is_not_there_is_not_verified() -> Result<()> {
             let refused = output(&ground, &arguments(&["status", flag, name]))?;
             assert_one_line(&refused, 1, &format!("{flag}: there is no collection 'nowhere' in db"));
         }
-        // A tree whose first version is being written is there, and has nothing to be verified.
+        // A tree whose first version is being written exists, and has nothing to verify.
         let store = Store::open(&ground).await?;
         let options = VersionedTreeOptions::new("prices");
         let tree = VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;

@@ -1,4 +1,4 @@
-//! Waits for other programs, each with an end: a test that goes on waiting would hide why.
+//! Waits for other programs, each with a timeout: a test that waited for ever would hide the cause.
 
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The time in which what is waited for happens, even on a busy machine: a program ends, a server says its next line.
+/// The maximal time until an expected event, even on a busy machine: a program ends, a server prints its next line.
 pub(super) const END_MAX: Duration = Duration::from_secs(300);
-/// The time in which all that an ended program has said is there.
+/// The maximal time until all output of an ended program has arrived.
 pub(super) const REST_MAX: Duration = Duration::from_secs(20);
-/// The pause between two looks.
+/// The pause between two checks.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Runs a program to its end, as [`Command::output`] does, and fails with what it has said if it does not come: a server that must be
+/// Runs a program to its end, as [`Command::output`] does, and fails with its output if it does not end: a server that must be
 /// refused may serve instead.
 pub(crate) fn output(command: &mut Command) -> Result<Output> {
     finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
 }
 
-/// Does so with a program that runs, and whose output nobody reads.
+/// Waits likewise for a running program whose output has no other reader.
 pub(crate) fn finish(mut child: Child) -> Result<Output> {
     drop(child.stdin.take());
     let stdout = child.stdout.take().map(read_to_end);
@@ -36,7 +36,7 @@ pub(crate) fn finish(mut child: Child) -> Result<Output> {
     Ok(Output { status, stdout, stderr })
 }
 
-/// Waits for the end of a program, and kills it if that does not come.
+/// Waits for the end of a program, and kills it if it does not end in time.
 pub(super) fn end(child: &mut Child) -> Result<ExitStatus> {
     let began = now();
     while began.elapsed() < END_MAX {
@@ -50,7 +50,7 @@ pub(super) fn end(child: &mut Child) -> Result<ExitStatus> {
     bail!("the program had not ended after {END_MAX:?}, and was killed");
 }
 
-/// Reads all that a program says, which would stop once nobody did.
+/// Reads all output of a program, which would block if it had no reader.
 pub(super) fn read_to_end(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -61,7 +61,7 @@ pub(super) fn read_to_end(mut from: impl Read + Send + 'static) -> Receiver<Vec<
     receiver
 }
 
-/// Waits until a condition holds, and fails with the name of what was waited for if it does not.
+/// Waits until a condition holds, and otherwise fails with the name of the condition.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = now();
     while !condition()? {

@@ -200,7 +200,7 @@ async fn salvaged(directory: &Path, options: Options) -> (Vec<RawDocumentBuf>, V
 async fn newer_states_than_a_damaged_block_are_salvaged_and_no_older_ones() {
     let directory = build().await;
     let everything = change_some(directory.path()).await;
-    // In every file, so that the only older state of some documents is damaged.
+    // Every data file is damaged, so that the only older state of some documents is unreadable.
     for file in data_files(directory.path(), 1) {
         for hundredths in [20, 35, 50, 65, 80] {
             flip(&file, hundredths);

@@ -1,4 +1,4 @@
-//! The log has every change after a snapshot, or says that it may not.
+//! The log has every change after a snapshot, or reports that it may be incomplete.
 
 use handfast_store::CommitTimestamp;
 
@@ -56,7 +56,7 @@ fn beyond_its_bound_the_log_says_that_it_is_incomplete() {
     assert_eq!(since(&log, 11, 12), None, "commit 12 is forgotten");
     assert_eq!(since(&log, 12, 13), Some(true));
     assert_eq!(since(&log, 12, 12), Some(false));
-    // An image that is too large by itself.
+    // The image is larger than the whole log.
     let mut log = log_of(3, 11..12);
     log.record(at(12), C, &[0; 1000]);
     assert_eq!((log.kept.len(), log.bytes), (0, 0));
@@ -78,10 +78,10 @@ fn the_roll_back_of_an_operation_removes_its_images_and_no_others() {
     log.record(at(14), C, &[2]);
     log.roll_back(at(13));
     assert_eq!((since(&log, 10, 1), since(&log, 10, 13)), (Some(false), Some(true)));
-    // Its timestamp goes to the next one.
+    // The next operation gets the same timestamp.
     log.record(at(14), C, &[3]);
     assert_eq!(since(&log, 13, 3), Some(true));
-    // One that pushed others out of the log leaves the gap behind.
+    // An operation that removed earlier images from the log leaves a gap when it is rolled back.
     let mut log = log_of(3, 11..14);
     for _ in 0..5 {
         log.record(at(14), C, &[1]);

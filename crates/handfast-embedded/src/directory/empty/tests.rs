@@ -7,7 +7,7 @@ use super::{FILES, Path, fs, write};
 use crate::Options;
 use crate::fjall_engine::FjallEngine;
 
-/// Bytes of the table of maps before its creation time: they have the names and settings of the maps.
+/// The length of the table of maps before its creation time: it has the names and settings of the maps.
 const TABLE_TIMELESS: usize = 3_200;
 
 /// Returns all files below a directory.
@@ -65,7 +65,7 @@ fn the_files_are_those_that_the_engine_creates() {
                 assert_eq!(ours.len(), bytes.len(), "{name}");
                 assert!(ours[..TABLE_TIMELESS] == bytes[..TABLE_TIMELESS], "{name}");
             }
-            // They have the checksum of the table, or of the list.
+            // These files contain the checksum of the table, or of the list.
             "keyspaces/0/current" | "keyspaces/0/v5" => assert_eq!(ours.len(), bytes.len(), "{name}"),
             _ => assert!(ours == bytes, "{name}"),
         }

@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 
 const BLOCKS: u8 = 4;
 
-/// A file as the engine reads it: it looks into the block behind a range that ends with the last row of a block, and it reads
-/// a row ahead, which it loses when that fails.
+/// A file with the engine's reads: a range that ends with the last row of a block also reads the next block, and the engine
+/// reads a row ahead, which it loses if the read fails.
 struct File {
     rows_of_a_block: u8,
     damaged: Vec<u8>,
-    /// Rows that other places have.
+    /// Rows that are recovered from other files.
     recovered: Vec<u8>,
 }
 
@@ -136,10 +136,10 @@ fn expected(file: &File) -> Vec<Item> {
 
 #[test]
 fn every_row_that_can_be_read_is_returned_once_and_in_order() {
-    // With one row between two damaged blocks, and with several.
+    // Blocks have one row or several, so that one or several rows are between two damaged blocks.
     for (pattern, rows_of_a_block) in (0..1_u8 << BLOCKS).flat_map(|pattern| [(pattern, 1), (pattern, 3)]) {
         let damaged: Vec<u8> = (0..BLOCKS).filter(|block| pattern >> block & 1 == 1).collect();
-        // None, the last of a block, the first of one, and all.
+        // The recovered rows are none, the last of a block, the first of one, or all.
         for recovered in [vec![], vec![3, 5, 9], vec![1, 4, 5, 10], (1..=BLOCKS * rows_of_a_block).collect()] {
             let file = File { rows_of_a_block, damaged: damaged.clone(), recovered };
             for pieces_of in [usize::MAX, 1, 2, 5] {

@@ -54,7 +54,7 @@ async fn a_journal_that_ends_too_early_or_has_a_gap_gives_no_states_that_may_be_
     assert_eq!(found(&engine, last + 1), []);
     let file = list(&engine).unwrap().pop().unwrap().path;
     let bytes = written(&file).unwrap();
-    // The offset of each batch.
+    // `starts` gets the offset of each batch.
     let (mut reader, mut starts) = (Reader { bytes: &bytes, at: 0 }, Vec::new());
     while !reader.at_end() {
         starts.push(reader.at);

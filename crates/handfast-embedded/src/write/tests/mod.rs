@@ -79,7 +79,7 @@ async fn a_write_is_one_operation_and_one_sync_with_a_ticket_or_without() {
 async fn records_of_tickets_that_were_renewed_are_not_removed_by_age() {
     let directory = tempfile::tempdir().unwrap();
     let (sources, clock) = Sources::manual(1);
-    // Few documents a step, so that renewals come between the steps.
+    // A step has few documents, so that renewals come between the steps.
     let options = Options { step_documents_max: 3, ..Options::small() };
     let store = EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
     store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "n": 0 }])).await.unwrap();
@@ -97,7 +97,7 @@ async fn records_of_tickets_that_were_renewed_are_not_removed_by_age() {
     let records = Ticket::namespace().unwrap();
     let removal = Delete::new(records.clone(), vec![DeleteStatement { multi: true, ..one(old) }]);
     let renewals = async {
-        // From the end, as the removal begins at the other.
+        // The renewals begin at the end, as the removal begins at the other.
         for session in (30..60).rev() {
             write(session, 2).await;
         }
@@ -115,7 +115,8 @@ async fn records_of_tickets_that_were_renewed_are_not_removed_by_age() {
     store.close().await.unwrap();
 }
 
-/// A document of a batch that says its state at the snapshot is not read again, unless it may have changed since.
+/// A batch that contains the state of a document at the snapshot does not read that document again, unless it may have changed
+/// since.
 #[tokio::test]
 async fn a_batch_reads_documents_again_whose_state_it_does_not_say_or_that_may_have_changed() {
     let directory = tempfile::tempdir().unwrap();

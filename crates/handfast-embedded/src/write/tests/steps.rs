@@ -19,7 +19,7 @@ use crate::write::evaluation::{Evaluated, Evaluation};
 use crate::write::target::Target;
 use crate::{EmbeddedStore, Options};
 
-/// A store whose large requests take many steps.
+/// Returns a store whose large requests take many steps.
 async fn stepping(path: &std::path::Path, options: Options) -> EmbeddedStore {
     let options = Options { step_documents_max: 10, ..options };
     EmbeddedStore::open(path, Sources::seeded(1), options).await.unwrap()
@@ -106,7 +106,7 @@ async fn several_indexes_are_created_together_or_not_at_all() {
     store.close().await.unwrap();
 }
 
-/// Options for both searches of a change of many documents: gathered keys, and a scan.
+/// Returns options for both searches of a change of many documents: gathered keys, and a scan.
 fn searches() -> [Options; 2] {
     [Options::small(), Options { gathered_bytes_max: 100, ..Options::small() }]
 }
@@ -178,14 +178,15 @@ async fn a_change_of_many_documents_holds_no_old_view() {
             change_many(&store.context, &mut evaluation, 0, |()| changed += 1).await.unwrap();
             assert_eq!(changed, 100);
             let held = std::mem::take(&mut *held.lock().unwrap());
-            // The committer itself has it until its first batch is applied; what is published follows with the sync.
+            // The committer itself holds the first view until its first batch is applied; the published snapshot follows with the sync.
             assert!(held[0] && !held[30], "{filter:?}: {held:?}");
             store.close().await.unwrap();
         }
     }
 }
 
-/// The steps of an evaluation count once, also if documents behind it are gone: then the operation goes on to the last document.
+/// The steps of an evaluation count once, even if the documents after it have been deleted: then the operation continues to the
+/// last document.
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_that_are_gone_take_no_steps_of_an_operation() {
     let directory = tempfile::tempdir().unwrap();

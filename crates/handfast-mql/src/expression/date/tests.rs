@@ -201,7 +201,8 @@ fn units_are_added_in_a_zone() {
     gives(add("2020-12-31T00:00:00Z", "week", 1, "UTC"), at("2021-01-07T00:00:00Z"));
     gives(add("2020-12-31T23:00:00Z", "hour", -24, "UTC"), at("2020-12-30T23:00:00Z"));
     gives(add("2020-12-31T23:00:00Z", "millisecond", 1, "UTC"), at("2020-12-31T23:00:00.001Z"));
-    // Clocks go forward in Berlin on 2021-03-28: a day later is 23 hours later, 24 hours later are 24 hours later.
+    // Clocks go forward in Berlin on 2021-03-28: a day later is 23 hours later, and 24 hours later is an hour later
+    // on the clock.
     gives(add("2021-03-27T12:00:00Z", "day", 1, "Europe/Berlin"), at("2021-03-28T11:00:00Z"));
     gives(add("2021-03-27T12:00:00Z", "hour", 24, "Europe/Berlin"), at("2021-03-28T12:00:00Z"));
     // A skipped time is moved forward by the length of the gap.
@@ -233,7 +234,7 @@ fn differences_count_boundaries_of_units() {
     gives(difference("2020-12-31T23:59:00Z", "2021-01-01T00:01:00Z", "minute"), 2_i64);
     gives(difference("2021-01-31T00:00:00Z", "2021-01-01T00:00:00Z", "month"), 0_i64);
     gives(difference("2021-01-31T00:00:00Z", "2020-01-01T00:00:00Z", "month"), -12_i64);
-    // Weeks begin on Sundays: from Saturday to Sunday is one.
+    // Weeks begin on Sundays: from Saturday to Sunday the difference is one week.
     gives(difference("2021-01-02T00:00:00Z", "2021-01-03T00:00:00Z", "week"), 1_i64);
     gives(
         doc! { "$dateDiff": { "startDate": at("2021-01-02T00:00:00Z"), "endDate": at("2021-01-03T00:00:00Z"), "unit": "week", "startOfWeek": "Monday" } },
@@ -317,7 +318,7 @@ proptest! {
         prop_assert_eq!(date_of_days(days + 1) > (year, month, day), true);
     }
 
-    /// The calendar agrees with an independent one where that reaches.
+    /// The calendar agrees with an independent one in the range of both.
     #[test]
     fn the_calendar_is_gregorian(millis in -60_000_000_000_000..250_000_000_000_000_i64) {
         let civil = Civil::from_millis(millis);
@@ -337,8 +338,8 @@ proptest! {
         prop_assert_eq!(evaluate(doc! { "$toDate": text }, doc! {}).unwrap(), Some(Bson::DateTime(date)));
     }
 
-    /// Taking a date apart and putting it together again, in any zone, gives the same instant (but for the hour that
-    /// comes twice when clocks go back: there it is the earlier one).
+    /// A date that is split and built again, in any zone, is the same instant, except for the hour that comes twice
+    /// when clocks go back: there the result is the earlier instant.
     #[test]
     fn dates_are_the_same_after_splitting_and_building(millis in 0..4_000_000_000_000_i64, zone in prop::sample::select(vec!["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "+05:45", "-11:00"])) {
         let mut parts = match evaluate(doc! { "$dateToParts": { "date": DateTime::from_millis(millis), "timezone": zone } }, doc! {}).unwrap() {

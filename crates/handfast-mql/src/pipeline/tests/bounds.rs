@@ -25,7 +25,7 @@ fn stages_that_hold_too_much_are_stopped() {
         let error = pipeline.run((0..120).map(|_| big.clone()), &context).unwrap_err();
         assert_eq!(error.code().0, 292, "{stages}");
     }
-    // With a limit a sort holds only what it needs.
+    // With a limit a sort keeps only that number of documents.
     let pipeline = compile(bson!([{ "$sort": { "y": 1 } }, { "$limit": 3 }])).unwrap();
     assert_eq!(pipeline.run((0..120).map(|_| big.clone()), &context).unwrap().len(), 3);
 }

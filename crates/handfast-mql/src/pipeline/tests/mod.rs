@@ -33,14 +33,15 @@ fn run(stages: impl Into<Bson>, input: impl Into<Bson>) -> Result<Vec<Document>>
     Ok(results.into_iter().map(|document| Document::try_from(document).unwrap()).collect())
 }
 
-/// The pipeline makes of these documents exactly those.
+/// Checks that the pipeline returns exactly the expected documents.
 #[track_caller]
 fn check(stages: impl Into<Bson>, input: impl Into<Bson>, expected: impl Into<Bson>) {
     let stages = stages.into();
     assert_eq!(run(stages.clone(), input), Ok(documents(expected)), "{stages}");
 }
 
-/// The pipeline fails with this code, when compiled or at work on an empty document.
+/// Checks that the pipeline fails with this code, when it is compiled or when it runs on an empty
+/// document.
 #[track_caller]
 fn check_error(stages: impl Into<Bson>, code: i32) {
     let stages = stages.into();

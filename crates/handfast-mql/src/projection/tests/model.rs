@@ -7,7 +7,7 @@ use super::{raw, run};
 use crate::Code;
 use crate::arbitrary::{document, value};
 
-/// The part of a value that is shown if only these paths are.
+/// Returns the part of a value that is shown if only these paths are included.
 fn include(value: &Bson, paths: &[Vec<&str>]) -> Option<Bson> {
     if paths.iter().any(Vec::is_empty) {
         return Some(value.clone());
@@ -24,7 +24,7 @@ fn include(value: &Bson, paths: &[Vec<&str>]) -> Option<Bson> {
     }
 }
 
-/// The part of a value that is shown if these paths are not.
+/// Returns the part of a value that is shown if these paths are excluded.
 fn exclude(value: &Bson, paths: &[Vec<&str>]) -> Option<Bson> {
     if paths.iter().any(Vec::is_empty) {
         return None;

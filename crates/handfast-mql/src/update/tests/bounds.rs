@@ -8,12 +8,12 @@ use crate::depth::DOCUMENT_BYTES_MAX;
 use crate::filter::Filter;
 use crate::{Code, CompileOptions};
 
-/// A thousand times the same element.
+/// Returns an array with a thousand copies of an element.
 fn thousand(element: impl Into<Bson>) -> Document {
     doc! { "a": vec![element.into(); 1000] }
 }
 
-/// 15 MB of text.
+/// Returns 15 MB of text.
 fn large() -> String {
     "x".repeat(15_000_000)
 }
@@ -90,7 +90,7 @@ fn documents_nested_in_every_element_are_limited() {
     too_large(rows, doc! { "$set": { path: 1 } });
 }
 
-/// A number of fields that is too large for a search one by one.
+/// The number of fields, which is too large for a search one by one.
 const MANY: i32 = 100;
 
 #[test]
@@ -132,7 +132,7 @@ fn an_update_of_many_paths_takes_linear_time() {
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
-/// Applies with a bound on the steps; the code of the error.
+/// Applies an update with a bound on the steps, and returns the code of the error.
 fn bounded(case: &Case, document: &Document, update: &Document, steps_max: u64) -> Option<Code> {
     let options = UpdateOptions { array_filters: &case.filters, ..Default::default() };
     let update = Update::compile(UpdateSource::Document(&raw(update)), &options).unwrap();

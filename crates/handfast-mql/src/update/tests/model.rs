@@ -32,7 +32,7 @@ impl Step {
         }
     }
 
-    /// The value after the operator; an error as its code.
+    /// Returns the value after the operator, or the code of an error.
     fn result(&self, current: Option<&Bson>) -> Result<Option<Bson>, i32> {
         let number = |value: &Bson| value.as_i32();
         let list = |value: &Bson| value.as_array().cloned();

@@ -44,7 +44,7 @@ async fn a_worker_that_lets_go_of_a_job_does_not_undo_its_cancellation() {
     }
 }
 
-/// The answer is lost: when the worker asks again, the job has ended already.
+/// The answer is lost: when the worker repeats the request, the job has ended already.
 #[tokio::test]
 async fn a_worker_hears_of_the_cancellation_when_the_answer_is_lost() {
     let (world, queue, job) = claimed().await;
@@ -88,7 +88,7 @@ async fn a_reclaimer_does_not_undo_a_cancellation() {
     assert_canceled(&queue, &job.id).await;
 }
 
-/// A worker has the job when `cancel` looks at waiting jobs, and the job waits when it looks at those of workers.
+/// A worker has the job when `cancel` reads the waiting jobs, and the job waits when it reads the claimed ones.
 #[tokio::test]
 async fn a_job_that_is_released_while_it_is_canceled_is_canceled() {
     let (world, queue, job) = claimed().await;

@@ -52,12 +52,12 @@ async fn other_settings_are_refused_by_name() {
         }
     }
     assert_eq!(world.store.list_indexes(&world.namespace("jobs")).await.unwrap(), indexes);
-    // Each process may choose these.
+    // Each process may choose these options.
     let backoff = Backoff { first: HOUR, ..Backoff::default() };
     open_with(&world, JobQueueOptions { lease: HOUR, timeout: None, backoff, ..ordered() }).await.unwrap();
 }
 
-/// A tool that knows nothing of the application opens a queue by its record.
+/// A tool without the application's settings opens a queue by its record.
 #[tokio::test]
 async fn a_queue_is_opened_by_its_record() {
     let world = World::in_memory();

@@ -59,7 +59,8 @@ async fn jobs_as_in_the_seed_are_claimed_the_oldest_first_and_done() {
     }
 }
 
-/// A job without a priority has the usual one; until the sweep has added it, the job comes after those that have one.
+/// A job without a priority has the default one; until the sweep has added it, the job comes after those that have
+/// one.
 #[tokio::test]
 async fn jobs_as_in_the_seed_are_not_held_up_by_others_for_ever() {
     let world = World::in_memory();

@@ -152,7 +152,7 @@ async fn a_rate_is_kept() {
     working.stop().await;
 }
 
-/// Its next look is an hour away.
+/// The worker's next query is an hour away.
 #[tokio::test(start_paused = true)]
 async fn an_idle_worker_is_woken_by_an_enqueue_in_its_process() {
     let world = World::in_memory();

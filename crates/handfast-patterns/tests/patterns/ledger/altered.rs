@@ -1,4 +1,4 @@
-//! Altered documents: each is named, never trusted, and does not end the verification.
+//! Altered documents: each is named, none is used for a repair, and none ends the verification.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn found(ledger: &Ledger) -> Vec<&'static str> {
     names
 }
 
-/// The value of an entry contradicts all balances after it, which still show what it was.
+/// An altered value of an entry contradicts all balances after it, which still result from the original value.
 #[tokio::test]
 async fn a_rebuild_stops_at_an_altered_entry() {
     let both = doc! { "$set": { "changes.0.value": -60_i64, "changes.1.value": 60_i64 } };

@@ -108,7 +108,7 @@ async fn many_entries_that_wait_keep_no_others_waiting() {
         pay(id, "A", "B").await;
     }
     world.store.delete_one(&world.namespace("tx"), rawdoc! { "_id": 2 }).await.unwrap();
-    // These wait for B, and for one another.
+    // These entries wait for B, and for one another.
     for (from, to) in [("B", "C"), ("C", "D"), ("D", "G"), ("C", "G"), ("D", "B"), ("G", "C")] {
         pay(20 + all(&world, "tx").await.len() as i32, from, to).await;
     }

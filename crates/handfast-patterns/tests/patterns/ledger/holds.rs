@@ -166,7 +166,7 @@ async fn announcements_of_dead_processes_are_removed() {
     assert_eq!(ledger.balance("A").await.unwrap().unwrap().held, 50);
     assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (1, 0));
     assert_eq!(ledger.hold_state(1).await.unwrap(), Some(HoldState::Expired));
-    // This one is never posted.
+    // This authorisation is never posted.
     open(&world.on(world.fault_at(insert, Fault::CrashBefore))).await.unwrap().authorise(hold(2)).await.unwrap_err();
     world.clock.advance(HOUR);
     assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (0, 1));

@@ -134,7 +134,7 @@ async fn entries_posted_again_by_another_process_are_posted_once() {
     report.assert_clean("ledger, four entries posted again", &Stage::Memory, 525);
 }
 
-/// The account for fees has a sequence: a place that was drawn may never be posted.
+/// Posts to an account for fees with a sequence: a place that was drawn may never be posted.
 async fn drawn_and_killed(stage: Stage) {
     let prepare = async |world: &World| {
         prepare(world).await;
@@ -177,7 +177,7 @@ async fn drawn_and_killed_at_every_operation_embedded() {
     drawn_and_killed(Stage::embedded(directory.path()).await).await;
 }
 
-/// One entry is canceled, one reversed, and for one both are refused.
+/// Cancels one entry, reverses another one, and tries both for a third one, which are refused.
 async fn canceled_and_killed(stage: Stage) {
     let prepare = async |world: &World| {
         let ledger = open(world).await.unwrap();
@@ -242,7 +242,7 @@ async fn canceled_and_killed_at_every_operation_embedded() {
     canceled_and_killed(Stage::embedded(directory.path()).await).await;
 }
 
-/// One authorisation is captured, one released, one left to expire.
+/// Captures one authorisation, releases another one, and lets a third one expire.
 async fn held_and_killed(stage: Stage) {
     let run = async |world: &World| {
         let ledger = open(world).await?;
@@ -320,7 +320,7 @@ async fn a_rebuilding_that_is_killed_at_every_operation() {
     report.assert_clean("ledger, the rebuilding", &Stage::Memory, 287);
 }
 
-/// Two entries are lost: one of them is restored from a copy, and the other one is abandoned.
+/// Restores one of two lost entries from a copy, and abandons the other one.
 async fn close_gaps(world: &World) -> Result<()> {
     let ledger = open(world).await?;
     let copy = world.store.find_one(&world.namespace("copies"), rawdoc! { "_id": 1 }).await?.unwrap();

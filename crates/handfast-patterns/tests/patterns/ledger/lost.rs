@@ -1,4 +1,5 @@
-//! Lost entries: they are reported, not made worse, and restored from a copy or closed by an abandoned entry.
+//! Lost entries: they are reported, no command does further damage, and each is restored from a copy or closed by an
+//! abandoned entry.
 
 use std::ops::RangeInclusive;
 
@@ -13,8 +14,7 @@ use handfast_store::StoreExt;
 use super::{HOUR, all, balance, books, commit_all, open, open_with, options, posted};
 use crate::crash::World;
 
-/// A has paid B, and cash has paid A, several times each; all of it is committed. The places of A are the ids of the
-/// entries.
+/// Makes A pay B, and cash pay A, several times each; commits all of it. The places of A are the ids of the entries.
 pub(super) async fn paid() -> (World, Ledger) {
     let world = World::in_memory();
     let ledger = open_with(&world, LedgerOptions { attempts_max: 3, ..options() }).await.unwrap();
@@ -108,8 +108,8 @@ async fn agreed(ledger: &Ledger, account: &str) -> i64 {
     balance
 }
 
-/// An entry in the middle is lost, the newest one of one account, of the other, of both: the books stay as they are,
-/// and go on.
+/// An entry in the middle is lost, which is the newest one of one account, of the other, or of both: the other
+/// balances stay, and new entries can be posted.
 #[tokio::test]
 async fn a_rebuild_changes_nothing_behind_a_lost_entry() {
     for lost in [1, 2, 4, 5, 6] {
@@ -250,7 +250,7 @@ async fn an_old_copy_is_restored_as_the_balances_show() {
     }
     is_refused(&world, &ledger, &copies[2], "the entry before place 3 of account \"A\" is lost, too").await;
     is_refused(&world, &ledger, &copies[1], "nothing says whether it was canceled since").await;
-    // With one of the two restored, the other one can be judged.
+    // With one of the two restored, the balances decide about the other one.
     let entry = before.0.iter().find(|entry| entry.get("_id") == Some(&3.into())).unwrap();
     is_back(&ledger, entry).await;
     is_back(&ledger, &copies[1]).await;
@@ -295,7 +295,7 @@ async fn a_document_that_is_not_the_lost_entry_is_refused() {
     is_refused(&world, &ledger, &newest, "nothing says that it was lost").await;
     let none = ledger.restore(&doc! { "_id": 4, "name": "John" }).await;
     assert!(matches!(none, Err(Error::Damaged { .. })), "{none:?}");
-    // The id was used again meanwhile for an entry at other places, which excludes the copy.
+    // The id was used again meanwhile for an entry at other places, so that the copy cannot be restored.
     posted(&ledger, NewEntry::transfer("A", "B", 20, "EUR").with_id(4)).await;
     is_refused(&world, &ledger, &copy, "another entry has its id").await;
 }
@@ -526,7 +526,7 @@ async fn gaps_are_closed_beside_writers() {
             let ledger = open(&world).await.unwrap();
             for copy in &copies {
                 let _ = ledger.restore(copy).await.unwrap();
-                // One of them gets the place, and the others get an error.
+                // One of these calls gets the place, and the others get an error.
                 let _ = ledger.abandon("C", 1..=1, "lost").await;
                 posted(&ledger, NewEntry::transfer("cash", "A", 1, "EUR")).await;
                 let _ = ledger.commit(10).await.unwrap();

@@ -12,7 +12,7 @@ use crate::crash::World;
 use crate::fault::{first, wait_until_frozen};
 
 const POSTERS: u32 = 16;
-/// The number of entries that each of them posts.
+/// The number of entries that each poster posts.
 const ENTRIES: i32 = 12;
 /// The smallest number of totals that are read meanwhile.
 const MOMENTS_MIN: u32 = 11;
@@ -204,7 +204,7 @@ async fn a_new_minimum_holds_for_posters_that_read_before() {
     assert!(ledger.set_minimum("nobody", Some(0)).await.is_err());
 }
 
-/// A poster that loses each race gives up, and nothing was posted.
+/// A poster that loses each race for a place returns an error, and posts nothing.
 #[tokio::test]
 async fn a_poster_that_loses_each_race_reports_contention() {
     let world = World::in_memory();

@@ -52,7 +52,7 @@ async fn other_settings_are_refused_by_name() {
     open_with(&world, LedgerOptions { attempts_max: 2, abandoned_after: HOUR, ..single() }).await.unwrap();
 }
 
-/// A tool that knows nothing of the application opens a ledger by its record.
+/// A tool without the application's settings opens a ledger by its record.
 #[tokio::test]
 async fn a_ledger_is_opened_by_its_record() {
     let world = World::in_memory();

@@ -24,7 +24,7 @@ async fn prepared() -> (World, Ledger) {
     (world, ledger)
 }
 
-/// One poster has drawn place 3 and is slow to insert its entry; others have 4 and 5.
+/// Returns a ledger of which one poster has drawn place 3 and is slow to insert its entry; others have 4 and 5.
 async fn with_a_gap() -> (World, Ledger, Arc<Faulty<dyn DocumentStore>>, JoinHandle<Posting>) {
     let (world, ledger) = prepared().await;
     let slow = world.fault_at(first(Operation::Insert, "tx"), Fault::FreezeBefore);

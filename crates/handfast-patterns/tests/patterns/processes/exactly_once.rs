@@ -14,7 +14,7 @@ use handfast_store::{DocumentStore, Find, StoreExt};
 use super::{Crew, PAUSE, Process, ROUNDS};
 
 const PAGES: u64 = 32;
-/// The tokens that a page keeps: more than there are visits.
+/// The number of tokens that a page keeps: more than there are visits.
 const TOKENS_MAX: u32 = 1_000_000;
 /// The number of visitors of a process at once.
 const TASKS: u32 = 4;
@@ -35,7 +35,7 @@ async fn two_step(process: &Process, store: Arc<dyn DocumentStore>) -> Result<Tw
     TwoStep::open(store, process.namespace("pages2"), process.sources.clone(), count, options).await
 }
 
-/// Counts a visit in both forms, as often as it takes to get an answer.
+/// Counts a visit in both forms, repeatedly until there is an answer.
 async fn count(once: &ExactlyOnce, two_step: &TwoStep, token: Token, page: i32) {
     let view = Change::increment("views", 1).or_insert();
     while !once.apply(token, page, &view).await.is_ok_and(handfast_patterns::Outcome::is_applied) {}

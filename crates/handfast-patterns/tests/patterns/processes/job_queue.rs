@@ -19,10 +19,11 @@ const JOBS: i32 = 500;
 const WORK: Duration = Duration::from_millis(30);
 /// The number of jobs that a process does at once.
 const AT_ONCE: usize = 4;
-/// More tokens than jobs: one that is done again after many others must still be known.
+/// The number of tokens, which exceeds the number of jobs: a job that is done again after many
+/// others must be recognised.
 const TOKENS_MAX: u32 = 100_000;
 
-/// In this test a crash is no sign of a bad job.
+/// Returns options in which a crash does not count against a job.
 fn options() -> JobQueueOptions {
     JobQueueOptions { lease: LEASE, crashes_max: 1000, attempts_max: 1000, ..JobQueueOptions::default() }
 }
@@ -76,7 +77,7 @@ async fn jobs_are_done_and_have_their_effect_once_though_their_workers_are_kille
         left += queue.depth().await.unwrap().processing;
     }
     assert!(left > 0, "no worker was killed while it had a job");
-    // This process does the jobs that no worker has any more, as another process would.
+    // This process does the jobs whose workers have died, as another process would.
     let working = worker(&crew.here, Duration::ZERO, 32).await.unwrap().spawn(&CancellationToken::new()).unwrap();
     let mut looks = 0;
     let undone = async || {

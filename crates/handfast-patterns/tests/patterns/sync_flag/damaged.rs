@@ -1,4 +1,5 @@
-//! Documents that another program has changed: each is found, and none keeps others from being found and repaired.
+//! Documents that another program has changed: each is found, and none prevents others from being found and
+//! repaired.
 
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::Round;
@@ -40,7 +41,7 @@ async fn an_unreadable_main_document_does_not_hide_stale_copies() {
         doc! { "$set": { "syncVersion": 1.5 } },
         doc! { "$set": { "syncing": "yes" } },
         doc! { "$set": { "syncing": null } },
-        // No process carries a delete without a flag.
+        // No process completes a delete without a flag.
         doc! { "$set": { "syncDeleted": true } },
     ];
     for odd in odd {

@@ -1,4 +1,4 @@
-//! Processes that carry changes for an application read its links from the record.
+//! Processes that complete changes of an application read its links from the record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +109,7 @@ async fn other_settings_are_refused_by_name() {
     opened(&world, other).await.unwrap();
 }
 
-/// Links that an earlier build has recorded count until something else is recorded.
+/// Links that an earlier build has recorded are in effect until other links are recorded.
 #[tokio::test]
 async fn links_of_earlier_builds_are_read_and_compared() {
     let world = World::in_memory();

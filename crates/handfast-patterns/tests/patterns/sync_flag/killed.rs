@@ -22,7 +22,7 @@ fn changed(world: &World, outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// A user is renamed, writes a comment and a like, is renamed again; another one is deleted.
+/// Renames a user, who writes a comment and a like, and renames it again; deletes another one.
 async fn killed_at_every_operation(stage: Stage) {
     let run = async |world: &World| {
         let flag = open(world).await?;

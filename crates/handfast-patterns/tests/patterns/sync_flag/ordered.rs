@@ -169,7 +169,7 @@ async fn changes_copies_and_deletes_in_many_orders() {
     explored.assert_clean("sync flag, a change, two new copies and a delete");
 }
 
-/// Returns how many orders run where there are too many: more with `HANDFAST_ORDERS`.
+/// Returns the number of orders that run where there are too many: more with `HANDFAST_ORDERS`.
 fn orders() -> u64 {
     std::env::var("HANDFAST_ORDERS").ok().and_then(|number| number.parse().ok()).unwrap_or(1000)
 }

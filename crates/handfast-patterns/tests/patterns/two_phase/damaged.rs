@@ -1,5 +1,5 @@
-//! Documents that another program has changed: each is named, none keeps another one from being named, and no
-//! transaction is finished that cannot be.
+//! Documents that another program has changed: each is named, none hides another one, and no transaction is finished
+//! that cannot be.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,7 @@ async fn an_applied_transaction_that_a_participant_lacks_is_not_finished() {
         assert_eq!((recovery.counts().done, recovery.counts().failed), (0, 1));
         recovery.stop().await;
 
-        // Somebody has repaired B.
+        // Another program has repaired B.
         if is_gone {
             insert(&world, "accounts", doc! { "_id": "B", "balance": 1100, "pendingTransactions": ["x"] }).await;
         } else {
@@ -132,7 +132,7 @@ async fn an_unreadable_document_does_not_hide_another_one() {
         assert_names(&all, parts);
     }
     assert_eq!(all.len(), 9, "each once: {all:#?}");
-    // The repair does what can be done.
+    // The repair completes the transactions that it can.
     let round = transfers.repair(1).await.unwrap();
     assert_eq!((round.done, round.failed), (1, 1), "c; and d cannot be read");
     assert_eq!(found(&world).await.len(), 8);

@@ -39,7 +39,7 @@ async fn check_shop(world: &World) -> Result<(), String> {
     for transaction in all(world, "transactions").await {
         let done = match transaction.get_str("state") {
             Ok("done") => 1,
-            // It was never claimed: its process died, and any worker will claim it.
+            // The transaction was never claimed: its process died, and any worker will claim it.
             Ok("initial" | "canceled") => 0,
             other => return Err(format!("a transaction is {other:?}")),
         };
@@ -117,7 +117,7 @@ async fn ext_carried_out_and_killed_at_every_operation_on_ferretdb() {
     }
 }
 
-/// One transaction is refused by its guard at the last participant, one is canceled by its caller.
+/// Begins one transaction that its guard refuses at the last participant, and one that its caller cancels.
 async fn rolled_back_and_killed(stage: Stage) {
     let run = async |world: &World| {
         let two_phase = open(world, "App1").await?;

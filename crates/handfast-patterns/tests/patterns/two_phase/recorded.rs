@@ -170,7 +170,7 @@ async fn settings_are_not_changed_under_what_they_are_the_meaning_of() {
     assert!(open_with(&world, with_pending(&world, "App1")).await.is_err());
 }
 
-/// Two fields have one name: a balance would be overwritten by a list of ids, or taken and given back in one target.
+/// Two fields have one name: a list of ids would overwrite a balance, or one field would be debited and credited.
 #[tokio::test]
 async fn fields_that_meet_are_refused() {
     type Change = fn(&mut TwoPhaseOptions);

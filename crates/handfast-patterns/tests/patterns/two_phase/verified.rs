@@ -66,10 +66,11 @@ async fn a_crash_leaves_nothing_to_be_found() {
 async fn each_recommended_remedy_repairs_its_finding() {
     let forgotten: Vec<_> = (0..100).map(|id| 1000 + id).collect();
     let cases = [
-        // The account was never released, for example because it was restored from a backup. The update is in once.
+        // The account was never released, for example because it was restored from a backup. The update is applied
+        // once.
         (900, vec![], Remedy::Release, 900),
         (800, forgotten, Remedy::TakeBack, 900),
-        // The mark was written by hand: the update may be in or not, and nothing is done.
+        // The mark was written by hand: the update may be applied or not, and nothing is done.
         (900, vec![1], Remedy::Unclear, 900),
     ];
     for (balance, finished, expected, repaired) in cases {

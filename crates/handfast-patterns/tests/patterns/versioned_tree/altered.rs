@@ -8,7 +8,7 @@ use handfast_store::StoreExt;
 use super::{HOUR, all, drop_indexes, open};
 use crate::crash::World;
 
-/// Version 1 is `a 1, b 1`, version 2 `a 2`, version 3 `b 3`; a writer is writing version 4.
+/// Commits version 1 with `a 1, b 1`, version 2 with `a 2` and version 3 with `b 3`; returns a writer of version 4.
 async fn three_versions(world: &World) -> (VersionedTree, Write) {
     let tree = open(world).await.unwrap();
     for (a, b) in [(Some(1), Some(1)), (Some(2), None), (None, Some(3))] {
@@ -47,7 +47,7 @@ async fn swept_and_forgotten(world: &World, tree: &VersionedTree) {
 
 #[tokio::test]
 async fn a_sweep_leaves_nodes_of_a_version_that_was_marked_as_abandoned_by_hand() {
-    // The next version names it as its base, or has another base and no abandoned numbers.
+    // The next version has this one as its base, or has another base and no abandoned numbers.
     for base in [2, 1] {
         let world = World::in_memory();
         let (tree, write) = three_versions(&world).await;
@@ -133,7 +133,7 @@ async fn each_alteration_is_a_finding_and_none_hides_the_others() {
         let (tree, write) = three_versions(&world).await;
         write.abandon().await.unwrap();
         assert_eq!(found(&tree).await, [""; 0]);
-        // Insert another one after the first.
+        // Another program inserts one after the first.
         let last =
             tree.change(|write| async move { Ok::<_, Error>(write.with_root(doc! { "children": ["a", "lost"] })) });
         assert_eq!(last.await.unwrap(), 5);

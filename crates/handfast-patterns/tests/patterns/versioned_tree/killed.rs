@@ -40,12 +40,12 @@ async fn killed_at_every_operation(stage: Stage) {
     report.assert_clean("versioned tree, two versions and a prune", &stage, 343);
 }
 
-/// Matches what a committed version leaves for ever: its root, or a later one.
+/// Matches the documents that a committed version leaves for ever: its root, or a later one.
 fn committed_since(version: i64) -> Document {
     doc! { "itemId": "tree", "version": { "$gte": version }, "versionState": "committed" }
 }
 
-/// Another process writes a version of its own, which must not make anything visible; then it sweeps, prunes and tidies.
+/// Writes a version in another process, which must not make anything visible; then sweeps, prunes and tidies.
 pub(super) async fn recovered(world: &World) -> Result<()> {
     let tree = open(world).await?;
     let expected = tree.newest().await?.unwrap().root().clone();

@@ -195,7 +195,7 @@ async fn a_pin_at_every_moment_of_a_prune_keeps_the_version_or_fails() {
     explored.assert_clean("versioned tree, a pin and a prune");
 }
 
-/// Returns how many orders run where there are too many: more with `HANDFAST_ORDERS`.
+/// Returns the number of orders that run where there are too many: more with `HANDFAST_ORDERS`.
 fn orders() -> u64 {
     std::env::var("HANDFAST_ORDERS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
 }

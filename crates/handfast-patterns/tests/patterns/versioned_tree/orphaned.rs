@@ -13,7 +13,7 @@ use super::{HOUR, all, all_whole, change, edit, nothing_left, open, shown, whole
 use crate::crash::World;
 use crate::fault::{first, wait_until_frozen};
 
-/// Version 1 is `a 1, b 1`; number 2 has written `b`, and its writer is dead.
+/// Commits version 1 with `a 1, b 1`; number 2 has written `b`, and its writer is dead.
 async fn left_behind(world: &World) -> VersionedTree {
     let tree = open(world).await.unwrap();
     change(&tree, &[("a", Some(1)), ("b", Some(1))]).await.unwrap();

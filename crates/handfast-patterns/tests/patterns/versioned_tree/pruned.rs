@@ -1,4 +1,4 @@
-//! Pruning removes what no kept version uses, and nothing else.
+//! Pruning removes the nodes that no kept version uses, and no others.
 
 use std::time::Duration;
 

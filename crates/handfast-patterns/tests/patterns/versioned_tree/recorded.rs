@@ -64,7 +64,7 @@ async fn other_settings_are_refused_by_name() {
     opened(&world, VersionedTreeOptions { writes: Some(world.namespace("items.writes")), ..own }).await.unwrap();
 }
 
-/// A tool that knows nothing of the application opens a tree by its record, and verifies it by the recorded field.
+/// A tool without the application's settings opens a tree by its record, and verifies it by the recorded field.
 #[tokio::test]
 async fn a_tree_is_opened_by_its_record() {
     let world = World::in_memory();

@@ -130,7 +130,7 @@ async fn late_messages_and_those_out_of_order_are_refused() {
     let wrong = rawdoc! { "saslContinue": 1, "conversationId": 2, "payload": binary("") };
     assert_eq!(client.refused("admin", wrong).await.0, 17);
     assert_refused(&client.run("admin", go_on("")).await);
-    // That has ended the login.
+    // The failure has ended the login.
     assert_eq!(client.refused("admin", go_on(&prove("ann", FIRST, &first))).await.0, 17);
 
     // A nonce is valid once, so that recorded messages cannot be sent again.

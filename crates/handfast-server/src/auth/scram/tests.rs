@@ -81,7 +81,7 @@ fn first_messages_are_parsed_or_refused() {
 #[test]
 fn passwords_are_prepared_by_saslprep() {
     let key = |password: &str| Credentials::derive(password, vec![1], 1).map(|credentials| credentials.stored_key);
-    // RFC 4013, section 3.
+    // The mappings are from RFC 4013, section 3.
     assert_eq!(key("I\u{ad}X"), key("IX"));
     assert_eq!(key("\u{aa}"), key("a"));
     assert_eq!(key("\u{2168}"), key("IX"));

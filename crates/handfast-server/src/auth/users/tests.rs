@@ -70,7 +70,7 @@ async fn the_stored_document_has_the_fields_of_mongodb_and_no_password() {
     assert_eq!(keys, ["_id", "userId", "user", "db", "credentials", "roles"]);
     let scram = stored.get_document("credentials").unwrap().get_document("SCRAM-SHA-256").unwrap();
     assert_eq!(scram.get_i32("iterationCount").unwrap(), 15_000);
-    // 28 and 32 bytes in base64.
+    // The lengths are those of 28 and 32 bytes in base64.
     for (key, length) in [("salt", 40), ("storedKey", 44), ("serverKey", 44)] {
         assert_eq!(scram.get_str(key).unwrap().len(), length);
     }

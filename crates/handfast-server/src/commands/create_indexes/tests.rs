@@ -73,7 +73,7 @@ async fn unknown_options_of_an_index_are_ignored_on_request() {
     let (code, _, text) = client.refused("d", create("fooBar", false)).await;
     assert_eq!((code, text.as_str()), (197, "BSON field 'createIndexes.indexes.fooBar' is an unknown field."));
     assert_eq!(client.run("d", create("fooBar", true)).await.int("numIndexesAfter"), 2);
-    // An option that is known and not supported is refused all the same: without it the index would be another one.
+    // A known option that is not supported is always refused: without it the index would be a different one.
     assert_eq!(
         client.refused("d", create("weights", true)).await.0,
         client.refused("d", create("weights", false)).await.0

@@ -59,7 +59,8 @@ async fn documents_that_cannot_be_stored_are_write_errors() {
     let unordered = rawdoc! { "insert": "c", "ordered": false };
     let reply = client.run_with("d", unordered, &[("documents", &documents)]).await;
     assert_eq!((reply.int("n"), write_error_indexes(&reply)), (1, vec![0, 1]));
-    // A hundred levels below the top. A document in an array of the body may be as deep as on its own, and no deeper.
+    // The limit is a hundred levels below the top. A document in an array of the body may be as deep as a single one,
+    // and no deeper.
     for (levels, good) in [(101, true), (102, false)] {
         let mut document = rawdoc! { "_id": i32::try_from(levels).unwrap() };
         document.append(bson::raw::cstr!("x"), nested(levels - 1));

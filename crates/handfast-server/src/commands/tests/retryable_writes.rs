@@ -84,7 +84,7 @@ async fn a_bulk_write_to_several_collections_is_applied_once() {
     }
 }
 
-/// Half of a batch was done before the server went: the rest is done when it comes again.
+/// Half of a batch was applied before the server stopped: the repeated batch applies the rest.
 #[tokio::test]
 async fn a_repeated_batch_applies_only_the_statements_that_are_missing() {
     for mut server in TestServer::over_each_engine() {
@@ -141,7 +141,7 @@ async fn writes_of_many_documents_old_numbers_and_other_commands_are_refused() {
     assert_eq!(all(&mut server).await.len(), 1);
 }
 
-/// The labels say that the write can be sent again, and whether anything was written.
+/// The labels show that the write can be sent again, and whether anything was written.
 #[tokio::test]
 async fn a_shutdown_has_the_labels_of_a_retryable_error() {
     let mut server = TestServer::transactional();

@@ -1,4 +1,4 @@
-//! Sessions, their snapshot reads, and what ends with them.
+//! Sessions, their snapshot reads, and their cursors and transactions at their end.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn a_session_reads_a_snapshot() {
     assert_eq!(client.refused("d", of(find(), 2, Some(at))).await.0, 239);
     assert_eq!(batch(&client.run("d", of(rawdoc! { "find": "c" }, 2, None)).await).len(), 4);
 
-    // Commands that cannot read a snapshot refuse to.
+    // Commands that cannot read a snapshot are refused.
     let out = rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "o" }], "cursor": {} };
     let write = rawdoc! { "insert": "c", "documents": [{}] };
     for command in [out, write, rawdoc! { "count": "c" }, rawdoc! { "listCollections": 1 }] {
@@ -161,7 +161,7 @@ async fn expired_transactions_snapshots_cursors_sessions_and_outcomes_are_remove
     assert_eq!(counts(&mut server.connect()).await, (0, 0, 0, 0, 2));
     server.advance(server.shared.options.outcome_retention);
     server.shared.forget_outcomes().await;
-    // The record that is left says up to which moment outcomes were removed.
+    // A record stays, which has the time up to which outcomes were removed.
     let mut client = server.connect();
     assert_eq!(counts(&mut client).await, (0, 0, 0, 0, 1));
     let status = client.run("admin", rawdoc! { "serverStatus": 1 }).await;

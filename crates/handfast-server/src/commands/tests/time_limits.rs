@@ -30,7 +30,7 @@ async fn a_write_that_is_finished_too_late_is_reported_as_done() {
     let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
     let mut client = server.connect();
     *lock(&store.delay) = Duration::from_secs(5);
-    // The command's time limit passes a moment before its result is there.
+    // The command's time limit passes just before its result is complete.
     for (command, ok) in [
         (rawdoc! { "count": "c", "maxTimeMS": 6_000 }, 0.0),
         (rawdoc! { "aggregate": "c", "pipeline": [], "cursor": {}, "maxTimeMS": 6_000 }, 0.0),

@@ -346,7 +346,7 @@ async fn a_session_that_is_ended_during_its_commit_stays_until_the_commit_has_fi
         };
         sessions.set_state(&open, used);
         assert_eq!(sessions.len(), 0, "then it ends");
-        // A commit that comes again asks the store.
+        // A repeated commit asks the store for the outcome.
         match committed {
             true => drop(client.run("admin", within(commit(), 1, number)).await),
             false => assert_eq!(client.refused("admin", within(commit(), 1, number)).await.0, 251),

@@ -27,7 +27,8 @@ async fn durability_is_the_stronger_one_of_server_and_client() {
     }
 }
 
-/// The write is done, and the reply says that it is not on as many members as were asked for.
+/// The write is applied, and the reply says that it is not on as many members as the request asked
+/// for.
 #[tokio::test]
 async fn an_unsatisfiable_write_concern_is_reported_beside_the_applied_write() {
     let mut server = TestServer::transactional();

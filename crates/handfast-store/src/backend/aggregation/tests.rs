@@ -42,7 +42,7 @@ fn expressions_stay_in_the_pipeline_with_what_comes_after_them() {
 
 type Watched = Faulty<MemoryStore>;
 
-/// A store that numbers operations, with documents in it.
+/// Returns a store with documents, which numbers its operations.
 async fn watched(plan: Plan) -> Arc<Watched> {
     let store = MemoryStore::new(Sources::seeded(1));
     let documents = (0..500).map(|n| rawdoc! { "_id": n, "k": n % 50 }).collect();

@@ -134,7 +134,7 @@ async fn defects_that_a_result_shows_are_noticed() {
     ] {
         assert!(notices(defect).await, "{defect:?} went unnoticed");
     }
-    // A defect that no single result shows is not noticed, so `notices` does not return true for every store.
+    // A defect that no single result shows is not found, so `notices` does not return true for every store.
     assert!(!notices(Defect::SnapshotIsNotStable).await);
 }
 

@@ -13,7 +13,7 @@ fn items() -> Namespace {
     Namespace::new("shop", "items").expect("a namespace")
 }
 
-/// Opens a database with these documents, over a store that counts.
+/// Opens a database with these documents, over a store that counts its operations.
 async fn with(documents: Vec<RawDocumentBuf>) -> (Store, Database) {
     let sources = Sources::seeded(1);
     let store = Arc::new(Metered::new(Arc::new(MemoryStore::new(sources.clone())), sources.clock.clone()));
@@ -47,7 +47,7 @@ async fn what_a_find_returned_is_not_read_again() {
         add(&transaction, id).await;
     }
     assert_eq!(gets(&store), 0);
-    // Another document is read, and one that was written is in the write buffer.
+    // Another document is read, and a document that was written is in the write buffer.
     add(&transaction, 1).await;
     add(&transaction, 5).await;
     assert_eq!(gets(&store), 1);
@@ -70,7 +70,8 @@ async fn a_part_of_a_document_is_not_kept() {
     assert_eq!(found, Some(rawdoc! { "_id": 0, "n": 100 }));
 }
 
-/// What another transaction commits meanwhile is not in the snapshot, kept or read.
+/// The snapshot excludes later commits of other transactions, whether a document is kept or read
+/// again.
 #[tokio::test]
 async fn a_kept_document_that_others_have_changed_conflicts() {
     let (_store, database) = with(numbered(1)).await;

@@ -1,4 +1,4 @@
-//! Ages are never too great, whichever processes watch them, and few are kept.
+//! Recorded ages never exceed the real ones, whichever processes watch them, and few are kept.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A pass of a collector on the document, as it is read and written.
+/// Makes a collector's pass over the document, as it is read and written.
 fn pass(stored: &Ages, watch: &mut AgeWatch, now: Timestamp, elapsed: Duration) -> Ages {
     let mut ages = Ages::from_document(&stored.to_document()).unwrap().next();
     ages.add(now);
@@ -31,13 +31,13 @@ fn an_age_is_what_was_known_and_what_was_counted_since() {
     assert_eq!(first.older_than(secs(0)), Timestamp(7));
     assert_eq!(first.older_than(Duration::from_millis(1)), Timestamp(0));
     let second = pass(&first, &mut other, Timestamp(9), secs(5));
-    // It has counted 600 s; the one that reads the document for the first time has counted none.
+    // This collector has counted 600 s; one that reads the document for the first time has counted none.
     let third = pass(&second, &mut one, Timestamp(11), secs(1_600));
     assert_eq!(third.older_than(RETENTION), Timestamp(7));
     let mut fresh = AgeWatch::default();
     let fourth = pass(&third, &mut fresh, Timestamp(13), secs(90_000));
     assert_eq!((fourth.older_than(secs(600)), fourth.older_than(secs(601))), (Timestamp(7), Timestamp(0)));
-    // What a monotonic clock has counted is added, and not counted twice.
+    // The time of a monotonic clock is added, and not counted twice.
     let fifth = pass(&fourth, &mut fresh, Timestamp(15), secs(90_600));
     assert_eq!((fifth.older_than(secs(1_200)), fifth.older_than(secs(1_201))), (Timestamp(7), Timestamp(0)));
 }
@@ -54,8 +54,8 @@ fn a_timestamp_is_no_younger_than_a_larger_one() {
     );
 }
 
-/// Processes that come and go, whose machines sleep, whose writes are lost, and which write what they have read long before: no mark is
-/// ever said to be older than it is.
+/// Processes start and end, their machines sleep, their writes are lost, and some write a state that they read long before: no mark
+/// ever has an age that exceeds its real one.
 #[test]
 fn no_age_is_too_great() {
     for seed in 0..50 {
@@ -67,7 +67,7 @@ fn no_age_is_too_great() {
         for step in 1..1_000 {
             let gone_by = chance(100);
             real += gone_by;
-            // A machine that sleeps counts nothing.
+            // A machine that sleeps counts no time.
             processes
                 .iter_mut()
                 .for_each(|(_, elapsed_secs)| *elapsed_secs += if chance(10) == 0 { 0 } else { gone_by });

@@ -91,7 +91,7 @@ fn they_are_read_as_they_were_written() {
     }
 }
 
-/// A look at the leases that takes no time.
+/// Checks the leases at this time, and returns the number of expired ones.
 fn looked(watched: &mut LeaseWatch, leases: &Leases, seconds: u64) -> usize {
     let now = Duration::from_secs(seconds);
     watched.dead(leases, now, now).len()
@@ -102,13 +102,14 @@ fn a_lease_without_a_renewal_for_its_ttl_expires() {
     let (mut watched, mut leases) = (LeaseWatch::default(), taken(&[(ONE, 7)]));
     let looks = [1_000, 1_001, 1_059, 1_060, 1_061].map(|now| looked(&mut watched, &leases, now));
     assert_eq!(looks, [0, 0, 0, 1, 1]);
-    // It does live.
+    // The process of the lease is alive.
     assert!(leases.renew(ONE, Timestamp(7)));
     let looks = [1_062, 1_121, 1_122].map(|now| looked(&mut watched, &leases, now));
     assert_eq!(looks, [0, 0, 1]);
 }
 
-/// The time between two looks counts from the end of the first one to the beginning of the second.
+/// The time between two reads of the leases counts from the end of the first one to the beginning
+/// of the second.
 #[test]
 fn a_slow_answer_expires_no_lease() {
     let (mut watched, leases) = (LeaseWatch::default(), taken(&[(ONE, 7)]));

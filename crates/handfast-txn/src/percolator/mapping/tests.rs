@@ -14,7 +14,7 @@ fn named(text: &str) -> Namespace {
     Namespace::new(database, collection).unwrap()
 }
 
-/// The example of the module: created in 4, dropped in 5, created in 6, renamed in 7.
+/// Returns the example of the module: created in 4, dropped in 5, created in 6, renamed in 7.
 fn example() -> Mapping {
     let (items, attic) = (named("shop.items"), named("shop.attic"));
     let mut mapping = Mapping::default();

@@ -60,7 +60,7 @@ fn what_can_fail_or_sees_more_is_left_out() {
     check(rawdoc! { "$nor": [{ "a": 1, "$expr": true }] }, doc! {});
     check(rawdoc! { "_hf": null }, doc! {});
     check(rawdoc! { "_hf.c": { "$not": { "$gt": 1 } }, "a": 1 }, doc! { "a": { "$eq": 1 } });
-    // Of the `_id` nothing is asked but how it compares.
+    // The only conditions on the `_id` that are pushed down are comparisons.
     check(rawdoc! { "_id": { "$type": "double" } }, doc! {});
     check(rawdoc! { "a": { "$type": "double" }, "b": { "$size": 1 }, "c": { "$mod": [2, 0] } }, doc! {});
     check(rawdoc! { "a": { "$gt": bson::RawBson::MinKey } }, doc! {});
@@ -90,7 +90,7 @@ fn elements_are_compared() {
         rawdoc! { "a": { "$elemMatch": { "$gt": 1, "$type": "int" } } },
         doc! { "a": { "$elemMatch": { "$gt": 1 } } },
     );
-    // An element's `_hf` is the user's.
+    // The `_hf` of an element is a field of the user.
     check(
         rawdoc! { "a": { "$elemMatch": { "_hf": 1, "b": { "$size": 1 } } } },
         doc! { "a": { "$elemMatch": { "_hf": { "$eq": 1 } } } },
@@ -130,7 +130,7 @@ fn path() -> impl Strategy<Value = String> {
     select(vec!["_id", "a", "b", "a.b", "a.0", "_hf", "_hf.c", "_hf.del"]).prop_map(str::to_owned)
 }
 
-/// A condition on a field, of all kinds.
+/// Generates conditions on a field, of all kinds.
 fn condition() -> impl Strategy<Value = Bson> {
     let of =
         |operator: &'static str, operand: Bson| Bson::Document([(operator.to_owned(), operand)].into_iter().collect());

@@ -1,4 +1,4 @@
-//! Each step on each kind of row, as tables; then chance against the rules of the module.
+//! Each step on each kind of row, as tables; then random steps against the rules of the module.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ fn a_primary_status_agrees_with_the_whole_row() {
     assert!(all.iter().all(|status| seen.contains(status)));
 }
 
-/// Sent without the rest of the row.
+/// The renewal is sent without the rest of the row.
 #[tokio::test]
 async fn a_renewal_makes_of_a_row_what_the_step_does() {
     let store = std::sync::Arc::new(MemoryStore::new(Sources::seeded(1)));
@@ -186,7 +186,7 @@ fn commits() {
     check(moved(), 7, Ok(false));
     check(given_up(), 7, Err(CommitRefused::RolledBack));
     check(committed(), 7, Err(CommitRefused::NoLock));
-    // Of another one.
+    // The lock is that of another transaction.
     check(locked(), 9, Err(CommitRefused::NoLock));
 }
 
@@ -206,7 +206,7 @@ fn rollbacks() {
 
 #[test]
 fn abandoned_transactions() {
-    // The lock of Bob lives for 5 s after 7; that of Joe says the same.
+    // The lock of Bob expires 5 s after 7; that of Joe has the same lifetime.
     let check = |document: RawDocumentBuf, now: Timestamp, expected: Result<bool, GiveUpRefused>| {
         let found = give_up(&row(document.clone()), &put(7, 9), now).map(|step| step != Step::Done);
         assert_eq!(found, expected, "at {now} on {document:?}");
@@ -215,13 +215,13 @@ fn abandoned_transactions() {
     let later = Timestamp(end.0 + 1);
     check(locked(), end, Err(GiveUpRefused::Alive));
     check(locked(), later, Ok(true));
-    // The primary's own lock counts, which may have been renewed.
+    // The primary's own lock decides, which may have been renewed.
     let Ok(Step::Change(renewed)) = renew(&row(locked()), Timestamp(7), TTL * 2) else { panic!() };
     check(renewed.to_document(), later, Err(GiveUpRefused::Alive));
-    // Not locked yet: it may be about to be.
+    // The primary is not locked yet: its lock may still arrive.
     check(committed(), end, Err(GiveUpRefused::Alive));
     check(committed(), later, Ok(true));
-    // Decided, whatever the time is.
+    // The primary is decided, at any time.
     for now in [Timestamp(8), later] {
         check(moved(), now, Err(GiveUpRefused::Committed(Timestamp(8))));
         check(given_up(), now, Ok(false));
@@ -235,13 +235,13 @@ fn row_with_room(room: usize, hidden: &RawDocumentBuf) -> Row {
     row(of(max - least - room))
 }
 
-/// Beside a document that nearly is all that the store takes.
+/// The document is nearly as large as the store accepts.
 #[test]
 fn rollbacks_where_there_is_little_room() {
     let later = Timestamp(Timestamp(7).plus(TTL).0 + 1);
     let given_up = |row: &Row| give_up(row, &put(7, 9), later).unwrap();
     let hidden = rawdoc! { "v": 1_i64, "c": 5_i64, "s": 4_i64 };
-    // For a record and a lock; for a record; for none, so that there is none for a lock.
+    // There is space for a record and a lock, for a record alone, or for none, in which case there is none for a lock either.
     for (room, is_recorded) in [(1000, true), (31, true), (30, false), (0, false)] {
         let row = row_with_room(room, &hidden);
         match given_up(&row) {
@@ -259,7 +259,7 @@ fn rollbacks_where_there_is_little_room() {
             }
         }
     }
-    // What is kept for readers has to make room; what others may ask for stays.
+    // Versions that are kept for readers are dropped for the record; records of decisions stay.
     let old = rawdoc! { "c": 5_i64, "s": 4_i64, "p": true, "doc": bob(10) };
     let older = rawdoc! { "c": 3_i64, "s": 2_i64, "doc": bob(8) };
     let hidden = rawdoc! { "v": 1_i64, "c": 6_i64, "s": 5_i64, "old": [old, older], "d": 6_i64 };
@@ -267,7 +267,7 @@ fn rollbacks_where_there_is_little_room() {
     next.check().unwrap();
     assert_eq!(status_of(&next, Timestamp(4)), Status::Committed(Timestamp(5)));
     assert_eq!((read_at(&next, Timestamp(5)), read_at(&next, Timestamp(4))), (ReadResult::TooOld, ReadResult::TooOld));
-    // A document that no commit could put back in its place.
+    // No commit could write this document in a replacement.
     assert_eq!(given_up(&row(rawdoc! { "_id": "Bob", "$to": "Joe" })), Step::Done);
 }
 
@@ -380,12 +380,12 @@ fn collections() {
     };
     assert_eq!([5, 11, 20, 21, 31, 99].map(versions), [4, 3, 3, 2, 1, 1]);
 
-    // What was cut is not read wrongly.
+    // A read of a removed version fails.
     let Collected::Change(left) = collect(&three(), Timestamp(21).into()) else { panic!() };
     assert_eq!(read_at(&left, Timestamp(20)), ReadResult::TooOld);
     assert_eq!(read_at(&left, Timestamp(21)), ReadResult::Document(&bob(20)));
 
-    // Records of rollbacks, from the safe point on.
+    // Records of rollbacks are kept from the safe point on.
     let kept = |safe| match collect(&row(given_up()), Timestamp(safe).into()) {
         Collected::Same => 1,
         Collected::Change(row) => row.rolled_back.len(),
@@ -393,7 +393,7 @@ fn collections() {
     };
     assert_eq!([7, 8].map(kept), [1, 0]);
 
-    // Nothing of a row with a lock that should have been resolved.
+    // Nothing is removed from a row with a lock that should have been resolved.
     assert_eq!(collect(&row(locked()), Timestamp(8).into()), Collected::Same);
     assert_eq!(collect(&missing(), Timestamp(8).into()), Collected::Same);
     assert_eq!(collect(&row(bob(10)), Timestamp(8).into()), Collected::Same);
@@ -436,13 +436,13 @@ fn a_tombstone_is_removed_when_no_reader_can_need_it() {
     assert_eq!(read_at(&gone, Timestamp(21)), ReadResult::Nothing);
     assert!(matches!(collect(&gone, Timestamp(20).into()), Collected::Change(_)));
     assert_eq!(collect(&gone, Timestamp(21).into()), Collected::Nothing);
-    // One whose maker may still send the request that made it stays.
+    // A row stays while the request that inserted it may still arrive.
     let Ok(Step::Change(noted)) = rollback(&missing(), Timestamp(30), true) else { panic!() };
     assert_eq!(collect(&noted, Timestamp(30).into()), Collected::Same);
     assert_eq!(collect(&noted, Timestamp(31).into()), Collected::Nothing);
 }
 
-/// However many versions there are, cut ones among them, tombstones and records.
+/// A row is due for any number of versions, including cut ones, tombstones and records.
 #[test]
 fn a_row_is_due_when_it_has_something_to_forget() {
     for count in [1, 2, 3, 10, 30] {
@@ -467,7 +467,7 @@ enum Try {
     Commit(usize),
     RollBack(usize, bool),
     Renew(usize),
-    /// All that nobody needs, who began below what was read last, or at all.
+    /// Collects history; the flag tells whether the last reader keeps its snapshot open.
     Collect(bool),
 }
 
@@ -482,7 +482,7 @@ fn tries() -> impl Strategy<Value = Vec<Try>> {
     proptest::collection::vec(one, 1..60)
 }
 
-/// A row is found by cleaners before it has something to forget, and not again and again when it has not.
+/// Checks that a cleaner finds a row once it has something to forget, and does not find it again afterwards.
 fn check_due(row: &Row) -> Result<(), TestCaseError> {
     let is_due = |row: &Row, safe: Timestamp| due(row).is_some_and(|due| due <= safe);
     let Revision::At(revision) = row.revision else { return Ok(()) };
@@ -502,8 +502,8 @@ fn check_due(row: &Row) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    /// Whatever is tried, in whatever order: one decision per transaction, revisions that only grow, rows that are read
-    /// back as they were written, and readers who see the same for as long as they see anything.
+    /// After any steps in any order each transaction has one decision, revisions only grow, rows are read back as they were
+    /// written, and each reader gets the same result for as long as it gets one.
     #[test]
     fn any_steps_in_any_order(tries in tries(), begins_missing in any::<bool>()) {
         let mut current = if begins_missing { missing() } else { row(bob(0)) };
@@ -559,12 +559,12 @@ proptest! {
                 match read_at(&current, *at) {
                     ReadResult::Document(document) => prop_assert_eq!(Some(document), seen.as_ref()),
                     ReadResult::Nothing => prop_assert!(seen.is_none()),
-                    // Fewer versions than are kept, whoever reads them.
+                    // Only a read below the open snapshot may be too old.
                     ReadResult::TooOld => prop_assert!(kept.is_none_or(|kept| *at < kept)),
                     ReadResult::Locked(lock) => prop_assert!(lock.start <= *at),
                 }
             }
-            // Somebody reads now: later commits are later.
+            // A reader reads at this time: later commits get later timestamps.
             now += 1;
             match read_at(&current, Timestamp(now)) {
                 ReadResult::Document(document) => readings.push((Timestamp(now), Some(document.clone()))),

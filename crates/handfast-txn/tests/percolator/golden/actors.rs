@@ -1,23 +1,23 @@
 //! The actors of a script: processes, cleaners and a plain client of the store.
 //!
-//! | command | what happens |
+//! | command | meaning |
 //! | --- | --- |
-//! | `T begins`, `T begins serializable` | a transaction; its start |
-//! | `T reads Bob`, `T finds over 8` | in the transaction: a balance; the accounts with more than that |
-//! | `T sets Bob 5`, `T removes Bob`, `T pays 7` | in the transaction |
-//! | `T commits` | to the end, with all that follows the answer |
-//! | `T starts to commit` | up to its first request to the store; likewise `to read Bob`, `to find over 8`, `to clean`, and `to pay 7`: a whole transaction in a closure, run again after a conflict |
-//! | `T sends` | all requests that wait are carried out and answered: one round trip |
-//! | `T sends the first`, `.. the second` | one of them |
-//! | `T sends until Joe lock` | round trips until that is in Joe's row |
-//! | `T sends, answers lost` | carried out, and the connection breaks; likewise `requests lost`; `late`: they arrive later; `twice`: a copy does |
-//! | `T finishes` | round trips up to the answer; what waits then, waits |
-//! | `T dies` | nothing of it is sent any more |
-//! | `what is late arrives` | of all processes |
-//! | `T is asked` | what became of the commit that was unknown |
-//! | `the cleaner passes` | resolved, alive, collected |
-//! | `everybody reads` | what a new process sees |
-//! | `6 s pass` | on all clocks |
+//! | `T begins`, `T begins serializable` | begins a transaction, and shows its start timestamp |
+//! | `T reads Bob`, `T finds over 8` | reads a balance, or the accounts with more than this, in the transaction |
+//! | `T sets Bob 5`, `T removes Bob`, `T pays 7` | changes accounts in the transaction |
+//! | `T commits` | commits, including the requests after the answer |
+//! | `T starts to commit` | continues up to its first request to the store; likewise `to read Bob`, `to find over 8`, `to clean`, and `to pay 7`: a whole transaction in a closure, which is run again after a conflict |
+//! | `T sends` | the store executes and answers all waiting requests: one round trip |
+//! | `T sends the first`, `.. the second` | the store executes and answers one of them |
+//! | `T sends until Joe lock` | makes round trips until Joe's row shows `lock` |
+//! | `T sends, answers lost` | the store executes the requests, and the connection breaks; likewise `requests lost`; `late`: they arrive later; `twice`: a copy arrives later |
+//! | `T finishes` | makes round trips up to the answer; later requests wait |
+//! | `T dies` | the process sends no more requests |
+//! | `what is late arrives` | the late requests of all processes arrive |
+//! | `T is asked` | shows the outcome of the commit whose outcome was unknown |
+//! | `the cleaner passes` | shows the numbers of resolved locks, live locks and collected rows |
+//! | `everybody reads` | shows the balances that a new process reads |
+//! | `6 s pass` | moves all clocks |
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -58,7 +58,7 @@ struct Actor {
     unknown: Option<TransactionId>,
 }
 
-/// Returns a result in the words of scripts.
+/// A result in the words of scripts.
 pub(super) struct Came {
     pub(super) said: String,
     pub(super) tx: Option<Transaction>,
@@ -82,7 +82,7 @@ impl Stage {
         Stage { bank, actors: BTreeMap::new(), cleaner }
     }
 
-    /// Plays a line of a script; nothing if it is none.
+    /// Executes a line of a script and returns its result; `None` if the line is no command.
     pub(super) async fn play(&mut self, line: &str) -> Option<Option<String>> {
         let words: Vec<_> = line.split_whitespace().collect();
         match words[..] {
@@ -172,7 +172,7 @@ impl Actor {
         panic!("{name} never has {what}");
     }
 
-    /// Up to the answer.
+    /// Continues to the answer.
     async fn finish(&mut self) -> String {
         let doing = self.doing.take().expect("it does something");
         for _ in 0..ROUNDS_MAX {
@@ -244,7 +244,7 @@ async fn let_tasks_run() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
-    // The test's time: pauses before a locked row.
+    // The time of the test moves: a transaction pauses before a locked row.
     tokio::time::sleep(Duration::from_millis(1)).await;
     for _ in 0..50 {
         tokio::task::yield_now().await;
@@ -293,7 +293,7 @@ pub(super) enum Change {
     Remove,
 }
 
-/// The amount that Bob pays Joe.
+/// Returns the changes by which Bob pays Joe this amount.
 pub(super) fn paid(of: i32) -> Vec<(String, Change)> {
     vec![("Bob".to_owned(), Change::Add(-of)), ("Joe".to_owned(), Change::Add(of))]
 }

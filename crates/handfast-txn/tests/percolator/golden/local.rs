@@ -1,6 +1,7 @@
-//! The scripts that say only what clients do, over the engine `Local`: clients see the same.
+//! The scripts with only commands of clients run over the engine `Local`: clients get the same results.
 //!
-//! Each actor is a process of its own there, too: nobody sees the claims of the others before the commit.
+//! Each actor is a process of its own there, too: it does not see the claims of the others before the
+//! commit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use handfast_txn::{Database, Transaction, TransactionOptions};
 use super::actors::{Came, Change, DONE, Deed, begin, in_transaction, paid};
 use crate::support::{accounts, balances};
 
-/// Those who act, and the store that they share.
+/// The actors, and the store that they share.
 pub(super) struct Stage {
     store: Arc<MemoryStore>,
     sources: Sources,
@@ -32,7 +33,7 @@ impl Stage {
         Database::local(Arc::clone(&self.store), self.sources.clone())
     }
 
-    /// Plays a line of a script; nothing if it is about more than what clients do.
+    /// Executes a line of a script and returns its result; `None` if the line is no command of a client.
     pub(super) async fn play(&mut self, line: &str) -> Option<Option<String>> {
         let words: Vec<_> = line.split_whitespace().collect();
         let [name, ref does @ ..] = words[..] else { return None };
@@ -53,7 +54,7 @@ impl Stage {
                     _ => return None,
                 };
                 *tx = begin(database.clone(), options).await.tx;
-                // At which timestamp is for each engine to say.
+                // Each engine chooses the timestamp, so it is not compared.
                 return Some(None);
             }
             ["commits"] => {

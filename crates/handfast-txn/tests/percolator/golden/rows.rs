@@ -4,7 +4,7 @@ use bson::{Bson, Document};
 
 use crate::support::Bank;
 
-/// All rows, a line each.
+/// Returns all rows, a line each.
 pub(super) async fn shown(bank: &Bank) -> Vec<String> {
     bank.rows().await.iter().map(row).collect()
 }
@@ -68,7 +68,7 @@ fn timestamp(document: &Document, name: &str) -> String {
     moment(document.get_i64(name).unwrap())
 }
 
-/// A timestamp of the oracle.
+/// Returns a timestamp of the oracle in the notation of scripts.
 pub(super) fn moment(at: i64) -> String {
     match (at >> 18, at & ((1 << 18) - 1)) {
         (0, counter) => counter.to_string(),

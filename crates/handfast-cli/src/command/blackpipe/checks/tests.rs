@@ -96,7 +96,7 @@ async fn a_sum_is_compared_by_its_value() {
     let mixed = totals([RawBson::Decimal128("0.1".parse().unwrap()), RawBson::Int32(2)]);
     assert_eq!(found("c.n=2.1", mixed).await, right);
 
-    // What does not show a difference is never right.
+    // A sum that may hide a difference is never right.
     let large = 2_f64.powi(53);
     for documents in [doubles([large, 1.0]), doubles([large, 0.0])] {
         let (violation, vacuous) = found("c.n=9007199254740992", documents).await;
@@ -151,7 +151,7 @@ async fn a_collection_of_several_databases_is_refused() {
     assert!(checks(&["--sum", "orders.balance"]).unwrap().observe(&store).await.is_ok());
 }
 
-/// A check of what is not there would pass whatever the program does.
+/// A check of a missing collection or field would succeed whatever the program does.
 #[tokio::test]
 async fn checks_that_have_nothing_to_look_at_are_told() {
     let documents = vec![rawdoc! { "_id": 1, "n": 1, "text": "1", "nan": f64::NAN }, rawdoc! { "_id": 2, "nan": 1 }];

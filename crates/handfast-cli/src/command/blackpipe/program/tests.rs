@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::{Ended, Finished, Output, run, run_shell};
 use crate::command::blackpipe::output::PART_BYTES_MAX;
 
-/// More than any of these commands takes.
+/// A time that exceeds the duration of each of these commands.
 const LONG: Duration = Duration::from_secs(60);
 
 async fn finished(line: &str, timeout: Duration) -> Finished {
@@ -19,7 +19,7 @@ async fn the_end_and_the_reason_are_kept() {
     check("echo $MONGODB_URI", "exit 0: mongodb://x/").await;
 }
 
-/// More than the pipe holds, so that a process whose output is not read would not end.
+/// The output exceeds the buffer of the pipe, so that a process whose output is not read would not end.
 #[tokio::test]
 async fn a_long_output_is_kept_in_part() {
     let Finished { ended, output } = finished("echo first; yes | head -c 3000000; echo last", LONG).await;
@@ -28,7 +28,7 @@ async fn a_long_output_is_kept_in_part() {
     assert!(output.len() < 2 * PART_BYTES_MAX + 100, "{}", output.len());
 }
 
-/// What is written last is there, and a process that is left behind is neither waited for nor ended by the end of its output.
+/// The last output is kept, and a process in the background is neither awaited nor ended when its output is closed.
 #[tokio::test]
 async fn a_process_that_is_left_behind_goes_on() {
     let directory = tempfile::tempdir().unwrap();
@@ -52,7 +52,7 @@ async fn a_process_that_hangs_is_killed_with_its_children() {
     let line = format!("(while :; do echo >> {}; sleep 0.05; done) & wait", alive.display());
     let finished = run_shell(&line, "", Duration::from_millis(300), Output::Kept).await.unwrap();
     assert_eq!(finished.ended, Ended::TimedOut);
-    // What was being written when it was killed has been written by now.
+    // A write that was under way at the kill has ended by now.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let length = std::fs::metadata(&alive).map(|file| file.len()).unwrap_or_default();
     tokio::time::sleep(Duration::from_millis(300)).await;

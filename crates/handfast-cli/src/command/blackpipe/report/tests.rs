@@ -147,7 +147,7 @@ fn a_fault_whose_late_request_was_lost_was_not_met() {
     assert_eq!((&report.json()["not_reached"], report.exit()), (&json!(1), Exit::GuaranteeBroken));
 }
 
-/// A table has the line that tells the reason; JSON and JUnit have the whole output.
+/// A table has the line with the reason; JSON and JUnit have the whole output.
 #[test]
 fn the_output_of_a_check_is_reported_whole() {
     let arguments = arguments(&["--check", "true", "--", "true"]);

@@ -1,4 +1,4 @@
-//! Commands about many jobs: which they are, how many were done, and what the exit code says.
+//! Commands on many jobs: their selection, the counts in the report, and the exit code.
 
 use anyhow::{Context as _, Result};
 use bson::oid::ObjectId;
@@ -17,7 +17,7 @@ fn counted(ground: &Ground, arguments: &[&str]) -> Result<([u64; 3], Option<i32>
     Ok(([count("done")?, count("skipped")?, count("failed")?], code))
 }
 
-/// Puts a document beside the jobs.
+/// Inserts a document into the collection of the jobs.
 async fn put(ground: &Ground, document: bson::Document) -> Result<()> {
     let store = Store::open(ground).await?;
     let raw = bson::RawDocumentBuf::try_from(&document)?;
@@ -84,7 +84,8 @@ async fn a_bulk_command_says_how_many_it_did_and_could_not_do() -> Result<()> {
     Ground::each("jobs-counts", async |ground| {
         let ids = filled(&ground).await?;
         put(&ground, bson::doc! { "_id": ObjectId::from_bytes([7; 12]), "state": "FAILED", "who": "they" }).await?;
-        // Two that failed, one that nobody can read; of those that are named, one has not failed.
+        // Two jobs have failed, and one document is unreadable; one of the named jobs has not
+        // failed.
         let named = ["jobs", "retry", &ids[0].to_hex(), &ids[4].to_hex()];
         assert_eq!(counted(&ground, &named)?, ([1, 1, 0], Some(1)));
         assert_eq!(counted(&ground, &["jobs", "retry", "--all"])?, ([1, 0, 1], Some(1)));

@@ -32,7 +32,8 @@ fn document_of(body: &Body) -> RawDocumentBuf {
 
 #[test]
 fn old_documents_are_bounded_by_their_bytes() {
-    // Small ones by their number; the others by what their newest version has, but for the last one before it.
+    // Small versions are limited by their number; others by their total bytes, without the last one before the
+    // newest.
     let cases = [
         (100, VERSIONS_MAX),
         (1_000, 3),
@@ -53,12 +54,12 @@ fn old_documents_are_bounded_by_their_bytes() {
 fn versions_that_are_read_are_kept() {
     let body = Body::Document(rawdoc! { "_id": "Bob", "text": "x".repeat(10_000) });
     let read = |from| after_versions_read(missing(), (0..20).map(|_| body.clone()), &ReadFrom(Timestamp(from)));
-    // The version of 151 is seen at 155, and there are five after it.
+    // A snapshot at 155 reads the version of 151, and there are five after it.
     let row = read(155);
     assert_eq!(row.old.len(), 5);
     assert!(matches!(read_at(&row, Timestamp(155)), ReadResult::Document(_)));
     assert_eq!(read_at(&row, Timestamp(150)), ReadResult::TooOld);
-    // As many as are kept of small ones.
+    // The number of kept versions is the limit for small ones.
     assert_eq!(read(11).old.len(), VERSIONS_MAX);
 }
 
