@@ -2,6 +2,7 @@
 
 mod buffer;
 mod counters;
+mod document_name;
 mod error;
 mod event_document;
 mod hex;

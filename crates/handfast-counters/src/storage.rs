@@ -39,6 +39,7 @@ use handfast_store::{
 };
 use handfast_txn::{Database, Transaction};
 
+use crate::document_name::document_name;
 use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, SequenceNumber};
 
 use changes::{Changes, DAYS, Month, TotalChange};
@@ -440,9 +441,8 @@ fn int(number: u64) -> i64 {
 fn number(document: &RawDocument, field: &str) -> Result<u64> {
     match document.get(field).map_err(unreadable)? {
         None => Ok(0),
-        Some(value) => {
-            count(value).ok_or_else(|| Error::damaged(format!("field {field:?} of {document:?} is not a count")))
-        }
+        Some(value) => count(value)
+            .ok_or_else(|| Error::damaged(format!("field {field:?} of {} is not a count", document_name(document)))),
     }
 }
 

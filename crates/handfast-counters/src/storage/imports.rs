@@ -38,6 +38,7 @@ use crate::{Error, Item, Result, hex};
 
 /// The largest total of an item: the largest number that all readers of JSON keep exact (RFC 8259, section 6). The store has room for many views above.
 pub const TOTAL_MAX: u64 = (1 << 53) - 1;
+use crate::document_name::document_name;
 /// The maximum length of the name of an import, in bytes.
 pub const IMPORT_NAME_BYTES_MAX: usize = 128;
 /// The maximum number of figures that one transaction adds. Each may change two documents.
@@ -420,7 +421,7 @@ impl Storage {
 
 fn position_of(document: &RawDocument) -> Result<ImportPosition> {
     let hash = document.get_str("hash").map_err(unreadable)?;
-    let damaged = || Error::damaged(format!("field \"hash\" of {document:?} is not a SHA-256 hash"));
+    let damaged = || Error::damaged(format!("field \"hash\" of {} is not a SHA-256 hash", document_name(document)));
     Ok(ImportPosition { lines: number(document, "lines")?, hash: hex::decode(hash).ok_or_else(damaged)? })
 }
 
