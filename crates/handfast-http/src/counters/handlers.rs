@@ -351,6 +351,10 @@ impl From<Error> for Problem {
                 ProblemKind::Unavailable
             }
         };
-        Problem::new(kind, detail)
+        let retry_after = match error {
+            Error::KeysFull { wait, .. } => Some(wait),
+            _ => None,
+        };
+        Problem { retry_after, ..Problem::new(kind, detail) }
     }
 }

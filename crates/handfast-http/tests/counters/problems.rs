@@ -182,7 +182,7 @@ async fn a_full_queue_refuses_writes_until_it_is_saved() {
     for line in ["POST /v1/ads/7/views", "DELETE /v1/ads/7"] {
         let answer = client.ask(line).await;
         let detail = answer.problem(ProblemKind::QueueFull);
-        assert_eq!(detail, "the queue holds 50 requests, its limit: try again when they are saved");
+        assert_eq!(detail, "the queue is full, as it holds 50 requests at most: try again when some are saved");
         assert_eq!(answer.json()["outcome"], "not_applied");
         assert_eq!(answer.header("retry-after"), Some("2"));
     }
