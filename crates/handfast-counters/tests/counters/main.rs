@@ -36,6 +36,7 @@ mod server;
 mod service;
 mod single_documents;
 mod tls;
+mod stopped;
 mod visitors;
 mod waiting;
 mod world;
