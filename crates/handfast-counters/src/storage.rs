@@ -5,7 +5,7 @@
 //! | `totals` | `{_id: {kind, id}, total}`; `base`, the part of the total that has no days; `deleted`, the number of the last deletion, while older events may still come |
 //! | `days` | `{_id: {kind, id, month: "2026-11"}, days: [31 integers]}`, inserted with 31 zeros |
 //! | `batches` | `{_id: {kind, number}, first, views, at}` of each batch that was saved and may come again; `{_id: {kind, number: 0}, below}`: all batches below were saved |
-//! | `imports` | `{_id: name, lines, hash, figures, views, at}` of each [import](Import): the end of the lines that it has added |
+//! | `imports` | `{_id: name, lines, hash, beginnings, figures, views, at}` of each [import](Import): the end of the lines that it has added, and of the first ones of them |
 //! | `settings` | the [form](StorageForm), and the ids of these documents and of the Redis with their queue |
 //!
 //! # Exactly once
@@ -49,7 +49,7 @@ pub use figures::Figures;
 pub use form::StorageForm;
 pub use imports::{
     EarlierImports, Figure, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import, ImportName, ImportPosition,
-    ImportRecord, ImportSaved, LineState, LinesHash, TOTAL_MAX,
+    ImportRecord, ImportSaved, LineState, LinesHash, SharedBeginning, TOTAL_MAX,
 };
 pub(crate) use queue_record::QueueRecord;
 pub use reports::{DayViews, KindSummary, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
