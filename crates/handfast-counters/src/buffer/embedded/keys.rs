@@ -98,6 +98,10 @@ mod tests {
         assert_eq!(keys.count(), (1, 3));
         assert_eq!(keys.oldest_end(), Some(3 * MINUTE));
         assert!(keys.has("c", 2 * MINUTE) && !keys.has("c", 3 * MINUTE));
+        let mut again = Keys::new(3);
+        again.set("a", MINUTE);
+        again.set("a", 2 * MINUTE);
+        assert_eq!(again.oldest_end(), Some(2 * MINUTE), "the second time counts");
     }
 
     #[test]
