@@ -48,7 +48,7 @@ pub struct CountersOptions {
     /// base of their item's total ([`Storage::trim`]).
     pub keep_days: Option<u32>,
     /// The time within which totals are read, or an error is returned. Buffer and store get a half of it each, so that a buffer which does
-    /// not answer leaves time for the store. Days and lists are waited for as long as the store answers a small question within such a half. The store gets this half as well before a view of an item that is not cached is counted.
+    /// not answer leaves time for the store. Days and lists are waited for as long as the store answers a small question within such a half. The store gets this half as well before a view of an item that is not cached is counted. A pass that saves views ends if the store does not answer such a question.
     pub read_time_max: Duration,
 }
 
@@ -228,7 +228,8 @@ impl Counters {
     /// Saves what waits in the queues of all kinds, first the batches of instances that are gone, and returns what was saved.
     ///
     /// # Errors
-    /// The first error of the buffer or the store; what was not saved waits for the next pass.
+    /// The first error of the buffer or the store, also of a store that answers nothing; what was not saved waits for the next pass. A batch that the store may still save is
+    /// saved again then, which adds it once in all.
     pub async fn flush(&self) -> Result<Flushed> {
         self.counted.requests.store(0, Ordering::Relaxed);
         let flushed = self.flush_kinds().await;
@@ -244,7 +245,7 @@ impl Counters {
                 queues.push((kind, depth.pending));
             }
         }
-        self.buffer.check_before_saving().await?;
+        self.while_store_answers(self.buffer.check_before_saving()).await?;
         for (kind, pending) in queues {
             unless_of_kind(self.flush_kind(&kind, pending, &mut flushed).await, &mut failed)?;
         }
@@ -257,11 +258,13 @@ impl Counters {
         let mut remaining = pending;
         loop {
             while let Some(batch) = self.buffer.claim(kind, &self.owner, self.options.batch_events).await? {
-                let saved = self.storage.save(&batch).await?;
+                // One that goes on in the store is no harm: it is the same batch when it is claimed again, and is added once.
+                let saved = self.while_store_answers(self.storage.save(&batch)).await?;
                 if saved.is_new() {
                     self.last_pass.saved(batch.views());
                 }
-                if !self.buffer.acknowledge(&batch).await? && saved.is_new() {
+                // Also one that was saved before: an earlier pass may not have got the answer of the store.
+                if !self.buffer.acknowledge(&batch).await? {
                     self.correct_after_loss(&batch).await?;
                 }
                 flushed.batches += 1;
@@ -281,7 +284,7 @@ impl Counters {
         }
         if flushed.batches > before || !self.storage.is_finished(kind) {
             let oldest = self.buffer.depth(kind).await?.oldest;
-            self.storage.forget_batches(kind, oldest).await?;
+            self.while_store_answers(self.storage.forget_batches(kind, oldest)).await?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! The errors of the counters, by what the caller does next.
 
+use std::time::Duration;
+
 use handfast_store::{Applied, Error as StoreError};
 use handfast_txn::Error as TransactionError;
 
@@ -18,9 +20,9 @@ pub enum Error {
         what: String,
     },
     /// The queue holds as many events as it may: nothing was counted. Try again when some were saved.
-    #[error("the queue holds {events} requests, its limit: try again when they are saved")]
+    #[error("the queue is full, as it holds {events} requests at most: try again when some are saved")]
     Full {
-        /// The number of events in the queue: one for each request that added views, or that deleted an item.
+        /// The maximum number of events in the queue: one for each request that adds views, or that deletes an item.
         events: u64,
     },
     /// The item would have more views than are counted: nothing was counted.
@@ -37,6 +39,8 @@ pub enum Error {
     KeysFull {
         /// The maximum number of keys.
         keys: u64,
+        /// The time until the oldest one is over.
+        wait: Duration,
     },
     /// The cache and the queue cannot be reached. A view may have been counted if [`Error::applied`] says so; with an
     /// idempotency key it can be sent again.

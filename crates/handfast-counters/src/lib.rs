@@ -2,6 +2,7 @@
 
 mod buffer;
 mod counters;
+mod document_name;
 mod error;
 mod event_document;
 mod hex;
@@ -26,7 +27,7 @@ pub use readiness::{KindQueue, Readiness, SavedViews};
 pub use storage::{
     DayViews, Difference, EarlierImports, Figure, Figures, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import,
     ImportName, ImportPosition, ImportRecord, ImportSaved, KindSummary, LineState, LinesHash, REPORT_DAYS_MAX, Saved,
-    Storage, StorageForm, TOP_ITEMS_MAX, TOTAL_MAX, TopItem, Trimmed, Verification,
+    SharedBeginning, Storage, StorageForm, TOP_ITEMS_MAX, TOTAL_MAX, TopItem, Trimmed, Verification,
 };
 pub use view::{
     Batch, COUNTED_TOTAL_MAX, Change, Event, IdempotencyKey, KEY_BYTES_MAX, SequenceNumber, VIEWS_MAX, View, parse_day,

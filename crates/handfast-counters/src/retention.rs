@@ -59,7 +59,7 @@ impl Counters {
     pub async fn trim(&self, months_max: u64) -> Result<Trimmed> {
         let Some(days) = self.options().keep_days else { return Ok(Trimmed::default()) };
         let first = first_kept(self.today()?, days)?;
-        self.storage().trim(first, months_max, |_| ()).await
+        self.while_store_answers(self.storage().trim(first, months_max, |_| ())).await
     }
 }
 

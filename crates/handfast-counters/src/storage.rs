@@ -5,7 +5,7 @@
 //! | `totals` | `{_id: {kind, id}, total}`; `base`, the part of the total that has no days; `deleted`, the number of the last deletion, while older events may still come |
 //! | `days` | `{_id: {kind, id, month: "2026-11"}, days: [31 integers]}`, inserted with 31 zeros |
 //! | `batches` | `{_id: {kind, number}, first, views, at}` of each batch that was saved and may come again; `{_id: {kind, number: 0}, below}`: all batches below were saved |
-//! | `imports` | `{_id: name, lines, hash, figures, views, at}` of each [import](Import): the end of the lines that it has added |
+//! | `imports` | `{_id: name, lines, hash, beginnings, figures, views, at}` of each [import](Import): the end of the lines that it has added, and of the first ones of them |
 //! | `settings` | the [form](StorageForm), and the ids of these documents and of the Redis with their queue |
 //!
 //! # Exactly once
@@ -39,6 +39,7 @@ use handfast_store::{
 };
 use handfast_txn::{Database, Transaction};
 
+use crate::document_name::document_name;
 use crate::{Batch, Error, Event, Item, ItemId, Kind, Result, SequenceNumber};
 
 use changes::{Changes, DAYS, Month, TotalChange};
@@ -48,7 +49,7 @@ pub use figures::Figures;
 pub use form::StorageForm;
 pub use imports::{
     EarlierImports, Figure, IMPORT_FIGURES_MAX, IMPORT_NAME_BYTES_MAX, Import, ImportName, ImportPosition,
-    ImportRecord, ImportSaved, LineState, LinesHash, TOTAL_MAX,
+    ImportRecord, ImportSaved, LineState, LinesHash, SharedBeginning, TOTAL_MAX,
 };
 pub(crate) use queue_record::QueueRecord;
 pub use reports::{DayViews, KindSummary, REPORT_DAYS_MAX, TOP_ITEMS_MAX, TopItem};
@@ -440,9 +441,8 @@ fn int(number: u64) -> i64 {
 fn number(document: &RawDocument, field: &str) -> Result<u64> {
     match document.get(field).map_err(unreadable)? {
         None => Ok(0),
-        Some(value) => {
-            count(value).ok_or_else(|| Error::damaged(format!("field {field:?} of {document:?} is not a count")))
-        }
+        Some(value) => count(value)
+            .ok_or_else(|| Error::damaged(format!("field {field:?} of {} is not a count", document_name(document)))),
     }
 }
 

@@ -98,6 +98,12 @@ impl std::error::Error for InvalidTokenHash {}
 impl AccessOptions {
     /// Checks whether a request may be sent.
     pub(crate) fn check(&self, access: RouteAccess, headers: &HeaderMap) -> Result<(), Problem> {
+        // A proxy before the service may have looked at the other one of two.
+        for name in [AUTHORIZATION, ORIGIN] {
+            if headers.get_all(&name).iter().nth(1).is_some() {
+                return Err(Problem::invalid(format!("the header {name} is there more than once")));
+            }
+        }
         let needs_token = match access {
             RouteAccess::Open | RouteAccess::PublicWrite => false,
             RouteAccess::Read => !self.public_reads,

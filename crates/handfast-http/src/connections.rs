@@ -40,7 +40,7 @@ pub struct ConnectionOptions {
     pub write_time_max: Duration,
     /// The maximum time to read and drop what a client sends after the last answer of a connection.
     pub linger_time_max: Duration,
-    /// The maximum size of the head of a request, in bytes.
+    /// The maximum size of the head of a request, in bytes, with its first line and the empty one at its end.
     pub head_bytes_max: usize,
     /// The time that requests in progress get to finish when the service stops.
     pub shutdown_grace: Duration,
@@ -48,7 +48,7 @@ pub struct ConnectionOptions {
 
 impl Default for ConnectionOptions {
     /// 4,096 connections; 30 seconds without reading; 5 seconds to end; 30 seconds for a head of 80 KiB, which has room for the longest address that is
-    /// allowed (64 KiB); 10 seconds to finish.
+    /// allowed (65,534 bytes); 10 seconds to finish.
     fn default() -> Self {
         ConnectionOptions {
             open_max: 4_096,
@@ -69,7 +69,9 @@ pub async fn serve_connections(
     stop: CancellationToken,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(options.head_time_max).max_buf_size(options.head_bytes_max);
+    http.timer(TokioTimer::new()).header_read_timeout(options.head_time_max);
+    // The size of the buffer alone would count what has arrived of a head, and of what follows it.
+    http.max_header_size(options.head_bytes_max).max_buf_size(options.head_bytes_max);
     let graceful = GracefulShutdown::new();
     let cut = CancellationToken::new();
     let _cut_at_the_end = cut.clone().drop_guard();

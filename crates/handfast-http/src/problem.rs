@@ -2,7 +2,7 @@
 //!
 //! ```json
 //! {"type": "urn:handfast:problem:queue-full", "title": "the queue is full", "status": 503,
-//!  "detail": "the queue holds 1000000 requests, its limit: try again when they are saved", "outcome": "not_applied"}
+//!  "detail": "the queue is full, as it holds 1000000 requests at most: try again when some are saved", "outcome": "not_applied"}
 //! ```
 //!
 //! A problem of a request that writes has an `outcome`: `not_applied` if nothing was changed, `unknown` if something may have been.

@@ -19,7 +19,7 @@ use crate::direct::DirectStore;
 use crate::error::{Effect, of_driver, unsupported};
 use crate::namespace_mapping::NamespaceMapping;
 use crate::options::{self, ConnectOptions, FRONT_PROBE_DATABASE};
-use crate::probe::{self, Known};
+use crate::probe::{self, Known, ProbeClients};
 use crate::remote::Remote;
 use crate::server::{Hello, Product, Server};
 use crate::topology::{self, TopologyObserver};
@@ -46,16 +46,23 @@ pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Re
     let parsed = options::parse(uri)?;
     let address = options::shown(uri)?;
     let majority_timeout = parsed.write_concern.as_ref().and_then(|concern| concern.w_timeout);
+    let probe_options = options::client_options(parsed.clone(), options.selection_timeout).await?;
     let (client, hello) = connect_client(parsed, options.observer, options.selection_timeout).await?;
     let hello = Hello::of(&RawDocumentBuf::try_from(&hello).map_err(handfast_mql::Error::from)?);
     let concerns = Concerns::new(hello.deployment, majority_timeout.map(millis));
+    let probes = ProbeClients {
+        options: probe_options,
+        concerns: concerns.clone(),
+        statements_max: hello.statements_max,
+        reply_timeout: options.reply_timeout,
+    };
     let remote = Arc::new(Remote::new(client, concerns, hello.statements_max, options.reply_timeout));
     let product = Product::ask(&remote).await?;
     let known = Known { product: &product.name, deployment: hello.deployment, is_ferretdb_1: product.is_ferretdb_1 };
     let unique = sources.ids.object_id().to_hex();
-    let (capabilities, is_front) = match probe::run(&remote, known, &options.probe_database, &unique).await {
+    let (capabilities, is_front) = match probe::run(&probes, known, &options.probe_database, &unique).await {
         Err(error) if is_front_error(&error, known.product) && options.accept_front => {
-            (probe::run(&remote, known, FRONT_PROBE_DATABASE, &unique).await?, true)
+            (probe::run(&probes, known, FRONT_PROBE_DATABASE, &unique).await?, true)
         }
         Err(error) if is_front_error(&error, known.product) => return Err(refuse_front(&error)),
         capabilities => (capabilities?, false),

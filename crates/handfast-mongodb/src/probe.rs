@@ -4,10 +4,16 @@
 //! of its request: a sparse index has to be listed as sparse, and a hint to a missing index has to be refused. After a closed
 //! connection, a ping tells whether the server is still available; then the request was the cause.
 //!
+//! The probes have a client of their own, and another one after each closed connection: a client whose connection was closed takes the server for lost, says
+//! so, and waits for half a second before it connects again.
+//!
 //! The probes use a collection with a unique name, which is dropped at the end.
 //!
 //! Atomicity of updates cannot be tried, so it follows from the product: FerretDB 1 reads a document, changes it and writes it
 //! back in separate steps (its `msg_update.go`), so it loses one of two concurrent updates.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
@@ -16,11 +22,13 @@ use handfast_store::{
     DeleteStatement, ErrorClass, Find, Hint, IndexSelector, IndexSpec, ModifyCollection, ModifyIndex, Namespace,
     RenameCollection, Result, UpdateSpec, UpdateStatement,
 };
+use mongodb::Client;
+use mongodb::options::ClientOptions;
 
 use crate::capability::{Capabilities, Capability};
 use crate::command::{self, Command};
-use crate::concern::Deployment;
-use crate::error::Effect;
+use crate::concern::{Concerns, Deployment};
+use crate::error::{Effect, of_driver};
 use crate::remote::{Remote, ReplyWait};
 use crate::reply;
 
@@ -36,13 +44,34 @@ pub(crate) struct Known<'k> {
     pub(crate) is_ferretdb_1: bool,
 }
 
+/// The clients of probes.
+pub(crate) struct ProbeClients {
+    pub(crate) options: ClientOptions,
+    pub(crate) concerns: Concerns,
+    pub(crate) statements_max: usize,
+    pub(crate) reply_timeout: Duration,
+}
+
+impl ProbeClients {
+    /// Makes a client, which connects when it is used.
+    fn remote(&self) -> Result<Arc<Remote>> {
+        let client = Client::with_options(self.options.clone()).map_err(|error| of_driver(error, Effect::Nothing))?;
+        Ok(Arc::new(Remote::new(client, self.concerns.clone(), self.statements_max, self.reply_timeout)))
+    }
+}
+
 /// Tries all capabilities in a database, in a collection whose name ends with `unique`.
 ///
 /// # Errors
 /// Returns a network error if the server cannot be reached, and the server's error if the user may not write to the database.
-pub(crate) async fn run(remote: &Remote, known: Known<'_>, database: &str, unique: &str) -> Result<Capabilities> {
+pub(crate) async fn run(
+    clients: &ProbeClients,
+    known: Known<'_>,
+    database: &str,
+    unique: &str,
+) -> Result<Capabilities> {
     let collection = Namespace::new(database, format!("{COLLECTION}{unique}"))?;
-    let probe = Probe { remote, collection };
+    let mut probe = Probe { clients, remote: clients.remote()?, collection };
     let found = probe.all(&known).await;
     let dropped = probe.drop().await;
     let mut missing = found?;
@@ -57,13 +86,14 @@ pub(crate) async fn run(remote: &Remote, known: Known<'_>, database: &str, uniqu
 }
 
 struct Probe<'p> {
-    remote: &'p Remote,
+    clients: &'p ProbeClients,
+    remote: Arc<Remote>,
     collection: Namespace,
 }
 
 impl Probe<'_> {
     /// Returns the missing capabilities.
-    async fn all(&self, known: &Known<'_>) -> Result<Vec<Capability>> {
+    async fn all(&mut self, known: &Known<'_>) -> Result<Vec<Capability>> {
         // A user without write access gets this error instead of a list of missing capabilities.
         self.put(rawdoc! { "_id": "a", "n": 1, "list": [{ "n": 1 }, { "n": 5 }] }).await?;
         let mut missing = Vec::new();
@@ -76,14 +106,16 @@ impl Probe<'_> {
         Ok(missing)
     }
 
-    async fn has(&self, capability: Capability) -> Result<bool> {
+    async fn has(&mut self, capability: Capability) -> Result<bool> {
         match self.try_capability(capability).await {
             Err(error) if error.class() == ErrorClass::Command => Ok(false),
             Err(error) if error.class() == ErrorClass::TransientNetwork => {
                 // The server closed the connection. If the request is the cause, it does so again and still answers a ping.
+                self.remote = self.clients.remote()?;
                 let again = self.try_capability(capability).await;
                 match again {
                     Err(again) if again.class() == ErrorClass::TransientNetwork => {
+                        self.remote = self.clients.remote()?;
                         self.remote.read("admin", Command::new(cstr!("ping"), 1), ReplyWait::Limited).await?;
                         Ok(false)
                     }

@@ -5,7 +5,7 @@
 use bson::{RawArrayBuf, rawdoc};
 use handfast_embedded::{Costs, EmbeddedStore, Options};
 use handfast_store::{DocumentStore, Insert, Namespace, Sources, StoreExt, Update, UpdateSpec, UpdateStatement};
-use handfast_txn::{Database, Error};
+use handfast_txn::{Database, Error, TransactionOptions};
 
 /// The number of concurrent clients.
 const CLIENTS: i32 = 64;
@@ -128,4 +128,23 @@ async fn transfers_at_once_share_syncs() {
     // If two documents share a slot of the table of recent changes, and both change at the same time, one of them is read in vain.
     assert!(costs.reads <= 8, "{costs:?}");
     assert!(costs.syncs < costs.operations, "no two of {CLIENTS} transfers shared a sync: {costs:?}");
+}
+
+/// Before-images take memory that writes need more: none is kept while all transactions together hold more than a half of what they may.
+#[tokio::test]
+async fn before_images_leave_half_of_the_room_to_writes() {
+    const ALL_BYTES_MAX: usize = 20_000;
+    let (_directory, store, database) = open().await;
+    let options = TransactionOptions { all_write_bytes_max: ALL_BYTES_MAX, ..TransactionOptions::default() };
+    for (percent, reads) in [(40, 0), (60, 1)] {
+        let other = database.begin_with(options.clone()).await.unwrap();
+        let text = "x".repeat(ALL_BYTES_MAX * percent / 100);
+        other.insert_one(&accounts(), rawdoc! { "_id": "large", "text": text }).await.unwrap();
+        let tx = database.begin_with(options.clone()).await.unwrap();
+        pay(&tx, 20, 1).await.unwrap();
+        let before = store.costs();
+        tx.commit().await.unwrap();
+        assert_eq!(since(&store, before).reads, reads, "{percent} % of the room is taken");
+        drop(other);
+    }
 }

@@ -1,15 +1,16 @@
 //! Starting the servers that nobody here wrote.
 
-use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::server_process::ServerProcess;
 use crate::support::{START_SECONDS_MAX, Tool, Turn, new_directory, turn, wait_until};
 
 /// A running FerretDB or SecantusDB, which is killed when this is dropped.
 pub(crate) struct IndependentServer {
-    child: Child,
+    process: ServerProcess,
     directory: PathBuf,
     port: u16,
     _turn: Turn,
@@ -18,37 +19,27 @@ pub(crate) struct IndependentServer {
 impl IndependentServer {
     /// Starts FerretDB with SQLite. None, aloud, without the program.
     pub(crate) fn ferretdb() -> Option<Self> {
-        Self::start(Tool::FerretDb, |command, port, directory| {
-            command.arg(format!("127.0.0.1:{port}")).arg(directory);
-        })
+        Self::start(Tool::FerretDb, ServerProcess::ferretdb)
     }
 
     /// Starts SecantusDB. None, aloud, without the program.
     pub(crate) fn secantusdb() -> Option<Self> {
-        Self::start(Tool::SecantusDb, |command, port, directory| {
+        Self::start(Tool::SecantusDb, |program, directory, port| {
+            let mut command = Command::new(program);
             command.args(["--host", "127.0.0.1", "--log-level", "ERROR", "--port", &port.to_string()]);
             command.arg("--storage-path").arg(directory.join("data"));
+            ServerProcess::start(command, directory, port)
         })
     }
 
     /// Starts a server, and waits until it takes connections.
-    fn start(tool: Tool, arguments: impl FnOnce(&mut Command, u16, &Path)) -> Option<Self> {
+    fn start(tool: Tool, start: impl FnOnce(String, &Path, u16) -> io::Result<ServerProcess>) -> Option<Self> {
         let program = tool.find()?;
         let turn = turn();
-        let directory = new_directory();
-        let port = free_port();
-        let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
-        let mut command = Command::new(program);
-        arguments(&mut command, port, &directory);
-        let child = command
-            .current_dir(&directory)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a second handle of the log"))
-            .stderr(log)
-            .spawn()
-            .expect("the server starts");
-        let server = IndependentServer { child, directory, port, _turn: turn };
-        let ready = wait_until(START_SECONDS_MAX, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let (directory, port) = (new_directory(), free_port());
+        let process = start(program, &directory, port).expect("the server starts");
+        let mut server = IndependentServer { process, directory, port, _turn: turn };
+        let ready = wait_until(START_SECONDS_MAX, || server.process.takes_connections().expect("the server runs"));
         assert!(ready, "{tool:?} did not start: its log is in {}", server.directory.display());
         Some(server)
     }
@@ -59,14 +50,12 @@ impl IndependentServer {
 
     /// Returns the connection string for clients.
     pub(crate) fn uri(&self) -> String {
-        format!("mongodb://127.0.0.1:{}/", self.port)
+        format!("{}/", self.process.uri())
     }
 }
 
 impl Drop for IndependentServer {
     fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _reaped = self.child.wait();
         let _removed = std::fs::remove_dir_all(&self.directory);
     }
 }

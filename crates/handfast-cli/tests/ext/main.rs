@@ -22,6 +22,8 @@ mod nan_ids;
 mod own_databases;
 mod running;
 mod scripted;
+#[path = "../shared/server_process.rs"]
+mod server_process;
 mod stores;
 mod support;
 mod syncs;

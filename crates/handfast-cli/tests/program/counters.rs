@@ -8,6 +8,8 @@ mod long_run;
 mod long_run_clients;
 mod redis_server;
 mod scaled;
+mod scaled_import;
+mod scaled_start;
 mod stopped_parts;
 
 use std::collections::BTreeMap;

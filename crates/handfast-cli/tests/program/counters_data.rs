@@ -81,6 +81,13 @@ fn a_file_is_added_once_and_a_grown_one_goes_on() -> Result<()> {
     assert_one_line(&doubled, 1, text);
     write(&scratch, "views.jsonl", &format!("{JSONL}{{\"kind\":\"ads\",\"id\":\"7\",\"total\":1}}\n"))?;
     assert_one_line(&run(&scratch, &["import", "views.jsonl"])?, 1, text);
+    // A shorter one, and one that goes on with other lines.
+    let first_lines = JSONL.lines().take(3).collect::<Vec<_>>().join("\n");
+    write(&scratch, "views.jsonl", &first_lines)?;
+    let shared = "views.jsonl begins with at least 2 of the 4 lines that the import may has added, empty ones not counted: leave out what was added";
+    assert_one_line(&run(&scratch, &["import", "views.jsonl"])?, 1, shared);
+    assert_eq!(exported(&scratch, "jsonl")?, JSONL, "nothing was added");
+    write(&scratch, "views.jsonl", &format!("{JSONL}{{\"kind\":\"ads\",\"id\":\"7\",\"total\":1}}\n"))?;
     let grown = imported(&scratch, &["views.jsonl", "--name", "may"])?;
     assert_eq!(grown, json!({ "name": "may", "lines": 1, "views": 1, "before": 4 }));
     write(&scratch, "views.jsonl", &JSONL.replacen("1200", "1201", 1))?;

@@ -21,6 +21,8 @@ mod outage;
 mod patterns;
 mod restore;
 mod serve;
+#[path = "../shared/server_process.rs"]
+mod server_process;
 mod stores;
 mod support;
 mod transactions;

@@ -33,12 +33,15 @@
 
 mod answer;
 mod beginning;
+mod circuit_breaker;
 mod cluster;
 mod connection;
+mod connector;
 mod failure;
 mod health;
 mod identity;
 mod instances;
+mod live;
 mod mark;
 mod reads;
 mod refusals;
@@ -67,9 +70,9 @@ use crate::{Batch, Error, IdempotencyKey, Item, ItemId, Kind, Result, Salt, Stor
 
 use answer::{Answer, Count};
 use beginning::Beginning;
-use connection::{Live, Script};
 use failure::{Failure, unavailable};
 use identity::Identity;
+use live::{Live, Script};
 use servers::{Attempts, Servers};
 
 pub use health::RedisHealth;
@@ -99,6 +102,9 @@ pub struct RedisBufferOptions {
     pub connect_timeout: Duration,
     /// The time within which Redis must answer a request.
     pub response_timeout: Duration,
+    /// The time after which a server that has not answered a request is taken for stopped: others are refused at once then, until it answers. It is shorter
+    /// than the time that a read has for the buffer.
+    pub stall_timeout: Duration,
     /// The time within which the store must answer the question for the last number of a kind, which begins without it otherwise. It is shorter than the time
     /// that a read has for the buffer, as the first read after a restart of Redis may begin the kind.
     pub last_number_timeout: Duration,
@@ -108,8 +114,8 @@ pub struct RedisBufferOptions {
 }
 
 impl Default for RedisBufferOptions {
-    /// A million events in each queue, items for an hour after their last view was saved, keys for a day, 2 seconds to connect and 5 to answer; a second for
-    /// the last number; 15 seconds until another Redis is replaced.
+    /// A million events in each queue, items for an hour after their last view was saved, keys for a day, 2 seconds to connect and 5 to answer; 1.5 seconds until
+    /// a server is taken for stopped; a second for the last number; 15 seconds until another Redis is replaced.
     fn default() -> Self {
         RedisBufferOptions {
             queue_events_max: 1_000_000,
@@ -117,6 +123,7 @@ impl Default for RedisBufferOptions {
             key_time: Duration::from_secs(24 * 3_600),
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_millis(1_500),
             last_number_timeout: Duration::from_secs(1),
             replace_after: Duration::from_secs(15),
         }

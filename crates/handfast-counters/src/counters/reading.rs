@@ -128,7 +128,7 @@ impl Counters {
     }
 
     /// Returns what the store answers, however long that takes, unless it does not answer a small question meanwhile.
-    async fn while_store_answers<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn while_store_answers<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
         let mut answer = pin!(answer);
         loop {
             if let Ok(answer) = tokio::time::timeout(self.part_time_max(), answer.as_mut()).await {

@@ -6,7 +6,7 @@
 //!
 //! | collection | document |
 //! | --- | --- |
-//! | `imports` | `{_id: name, lines, hash, figures, views, at}` |
+//! | `imports` | `{_id: name, lines, hash, beginnings: [{lines, hash}, ..], figures, views, at}` |
 //!
 //! ```text
 //!   line 1: ads,7,..   ─┐
@@ -22,19 +22,26 @@
 //! added by one. A file whose first lines are others than those that were added has another hash and is refused. A file that has grown goes on
 //! where it was.
 //!
+//! A new import, whose name is not that of an earlier one, is compared with the earlier ones: see [`earlier`].
+//!
 //! Empty lines are none: they are neither counted nor hashed, so a file stays the same file when an editor adds one.
+
+mod earlier;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use handfast_store::{Applied, Find, StoreExt as _, UpdateSpec, UpdateStatement};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_store::{Applied, StoreExt as _, UpdateSpec, UpdateStatement};
 use handfast_txn::Transaction;
 use jiff::civil::Date;
 use sha2::{Digest as _, Sha256};
 
 use super::changes::{DAYS, Month};
 use super::{Storage, int, key, month_id, number, total_id, unreadable};
+use crate::document_name::document_name;
 use crate::{Error, Item, Result, hex};
+
+pub use earlier::{EarlierImports, SharedBeginning};
 
 /// The largest total of an item: the largest number that all readers of JSON keep exact (RFC 8259, section 6). The store has room for many views above.
 pub const TOTAL_MAX: u64 = (1 << 53) - 1;
@@ -44,8 +51,6 @@ pub const IMPORT_NAME_BYTES_MAX: usize = 128;
 pub const IMPORT_FIGURES_MAX: usize = 10_000;
 /// How often a batch is sent again whose answer was lost.
 const SAVE_ATTEMPTS: usize = 3;
-/// The maximum number of earlier imports that a new one is compared with, the newest ones.
-const COMPARED_IMPORTS_MAX: u64 = 10_000;
 
 /// Views of an item: those of a day, or those without a day, which are a part of the base of its total.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,18 +131,11 @@ pub struct Import {
     sums: (u64, u64),
     /// The lines that were read.
     read: LinesHash,
+    /// The ends of the beginnings of these lines that are recorded.
+    beginnings: Vec<ImportPosition>,
     figures: Vec<Figure>,
     /// The items of figures that were added, by this process or an earlier one, and whose totals in caches may be those of before.
     items: BTreeSet<Item>,
-}
-
-/// A comparison of a file with the imports of before: whether one of them has added the lines that it begins with.
-#[derive(Debug, Default)]
-pub struct EarlierImports {
-    /// The imports by the number of their lines.
-    by_lines: BTreeMap<u64, Vec<ImportRecord>>,
-    /// The lines that were read.
-    read: LinesHash,
 }
 
 /// The result of a batch in its transaction.
@@ -177,6 +175,11 @@ impl LinesHash {
         self.lines += 1;
     }
 
+    /// Returns the position behind the lines so far if it is that of a beginning which is recorded: of 1, 2, 4, 8 lines and so on.
+    fn end_of_beginning(&self) -> Option<ImportPosition> {
+        self.lines.is_power_of_two().then(|| self.position())
+    }
+
     /// Returns the position behind the lines so far.
     pub fn position(&self) -> ImportPosition {
         ImportPosition { lines: self.lines, hash: self.hash.clone().finalize().into() }
@@ -208,6 +211,7 @@ impl Import {
     pub fn read(&mut self, text: &str) -> LineState {
         let caught_up = self.has_caught_up();
         self.read.add(text);
+        self.beginnings.extend(self.read.end_of_beginning());
         match self.recorded {
             Some(recorded) if !caught_up => match self.has_caught_up() && self.read.position() != recorded {
                 true => LineState::Changed,
@@ -313,30 +317,19 @@ impl Import {
             return Ok(Attempt::TooLarge(figure));
         }
         let (figures, views) = self.sums_after();
+        let ends =
+            self.beginnings.iter().map(|end| rawdoc! { "lines": int(end.lines), "hash": hex::encode(&end.hash) });
+        let beginnings: RawArrayBuf = ends.collect();
         let record = rawdoc! {
             "lines": int(end.lines),
             "hash": hex::encode(&end.hash),
+            "beginnings": beginnings,
             "figures": int(figures),
             "views": int(views),
             "at": at,
         };
         transaction.upsert_one(&storage.imports, by_name, rawdoc! { "$set": record }).await?;
         Ok(Attempt::Added)
-    }
-}
-
-impl EarlierImports {
-    /// Returns whether there are imports with more lines than were read.
-    pub fn any_beyond(&self) -> bool {
-        self.by_lines.range(self.read.lines + 1..).next().is_some()
-    }
-
-    /// Reads the next line of the file that is not empty; returns the import that has added it and all lines before it, and no others.
-    pub fn read(&mut self, text: &str) -> Option<&ImportRecord> {
-        self.read.add(text);
-        let ended = self.by_lines.get(&self.read.lines)?;
-        let position = self.read.position();
-        ended.iter().find(|record| record.position == position)
     }
 }
 
@@ -351,24 +344,8 @@ impl Storage {
         let record = found.as_deref().map(record_of).transpose()?;
         let recorded = record.as_ref().map(|record| record.position);
         let sums = record.map_or((0, 0), |record| (record.figures, record.views));
-        let (storage, read) = (self.clone(), LinesHash::default());
-        Ok(Import { storage, name, recorded, sums, read, figures: Vec::new(), items: BTreeSet::new() })
-    }
-
-    /// Returns the imports that were begun, to compare a file with them.
-    pub async fn earlier_imports(&self) -> Result<EarlierImports> {
-        let (sort, limit) = (rawdoc! { "at": -1 }, Some(COMPARED_IMPORTS_MAX));
-        let newest = Find { sort, limit, ..Find::new(self.imports.clone(), rawdoc! {}) };
-        let mut imports = EarlierImports::default();
-        for document in self.store.find_all(newest).await? {
-            let record = record_of(&document)?;
-            // A file of which it has added a header alone begins as others do.
-            if record.figures == 0 {
-                continue;
-            }
-            imports.by_lines.entry(record.position.lines).or_default().push(record);
-        }
-        Ok(imports)
+        let (read, beginnings, figures, items) = Default::default();
+        Ok(Import { storage: self.clone(), name, recorded, sums, read, beginnings, figures, items })
     }
 
     /// Adds figures to totals, bases and days; or nothing, and returns the index of the figure with which a total would be too large.
@@ -420,7 +397,7 @@ impl Storage {
 
 fn position_of(document: &RawDocument) -> Result<ImportPosition> {
     let hash = document.get_str("hash").map_err(unreadable)?;
-    let damaged = || Error::damaged(format!("field \"hash\" of {document:?} is not a SHA-256 hash"));
+    let damaged = || Error::damaged(format!("field \"hash\" of {} is not a SHA-256 hash", document_name(document)));
     Ok(ImportPosition { lines: number(document, "lines")?, hash: hex::decode(hash).ok_or_else(damaged)? })
 }
 

@@ -9,6 +9,7 @@ use handfast_mql::Code;
 use handfast_store::StoreExt as _;
 
 use super::{Storage, unreadable};
+use crate::document_name::document_name;
 use crate::{Error, Result, hex};
 
 /// The ids of a store and of its queue.
@@ -91,5 +92,5 @@ fn record_of(document: &RawDocument) -> Result<QueueRecord> {
 }
 
 fn unnamed(document: &RawDocument) -> Error {
-    Error::damaged(format!("{document:?} of the settings does not name a store and its queue"))
+    Error::damaged(format!("{} of the settings does not name a store and its queue", document_name(document)))
 }

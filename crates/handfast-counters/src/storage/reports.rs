@@ -9,6 +9,7 @@ use jiff::civil::Date;
 
 use super::changes::{DAYS, Month};
 use super::{Storage, count, int, key, month_id, number, unreadable};
+use crate::document_name::document_name;
 use crate::{Error, Item, ItemId, Kind, Result};
 
 /// The maximum number of days of one report: twenty years.
@@ -184,7 +185,7 @@ pub(super) fn days_of(document: &RawDocument) -> Result<[u64; DAYS]> {
     for (day, views) in counts.into_iter().enumerate() {
         match (days.get_mut(day), count(views.map_err(unreadable)?)) {
             (Some(of_day), Some(views)) => *of_day = views,
-            _ => return Err(Error::damaged(format!("{document:?} has not {DAYS} counts"))),
+            _ => return Err(Error::damaged(format!("{} has not {DAYS} counts", document_name(document)))),
         }
     }
     Ok(days)

@@ -23,6 +23,7 @@ use super::changes::Month;
 use super::reports::days_of;
 use super::walk::sum;
 use super::{Storage, int, unreadable};
+use crate::document_name::document_name;
 use crate::{Error, ItemId, Kind, Result};
 
 /// The documents of a page.
@@ -141,5 +142,6 @@ pub(super) fn months_before(kind: &Kind, before: Date) -> RawDocumentBuf {
 
 /// Returns the sum of a month.
 fn views_of(document: &RawDocument) -> Result<u64> {
-    sum(days_of(document)?).ok_or_else(|| Error::damaged(format!("{document:?} has more views than there can be")))
+    sum(days_of(document)?)
+        .ok_or_else(|| Error::damaged(format!("{} has more views than there can be", document_name(document))))
 }

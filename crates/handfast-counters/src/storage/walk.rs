@@ -14,6 +14,7 @@ use super::changes::DAYS;
 use super::reports::days_of;
 use super::single::FoldedMonth;
 use super::{Storage, number, unreadable};
+use crate::document_name::document_name;
 use crate::{Error, Item, Kind, Result};
 
 /// How long the snapshot of a walk is held.
@@ -40,7 +41,9 @@ impl Documents {
             if let Some(document) = self.page.next() {
                 match item_of(&document) {
                     Ok(item) => return Ok(Some((item, document))),
-                    Err(error) => damaged.push(Error::damaged(format!("the item of {document:?}: {error}"))),
+                    Err(error) => {
+                        damaged.push(Error::damaged(format!("the item of {}: {error}", document_name(&document))));
+                    }
                 }
                 continue;
             }

@@ -122,6 +122,45 @@ async fn ext_redis_each_view_is_counted_once_while_a_slot_moves_and_a_server_is_
     assert_eq!(counters.buffer().kinds().await.expect("kinds").len(), KINDS.len());
 }
 
+/// The replica has what was answered before a write that it has confirmed; what was answered since then is lost, or counted once, as replication is asynchronous. No
+/// view is counted twice, and the other servers lose none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ext_redis_each_view_that_a_replica_of_a_cluster_has_is_counted_once_when_it_takes_over() {
+    let Some(cluster) = RedisCluster::start_with_replicas("no").await else { return };
+    let mut load = Load::start(&cluster.url(), &KINDS, false).await;
+    for kind in KINDS {
+        load.until_more(kind, 100).await;
+    }
+    let (server, replica) = (&cluster.servers[1], &cluster.replicas[1]);
+    let replicated = load.answered();
+    let mut client = server.client().await;
+    redis::cmd("SET").arg("probe{ads}").arg(1).exec_async(&mut client).await.expect("set");
+    let replicas: u64 = redis::cmd("WAIT").arg(1).arg(60_000).query_async(&mut client).await.expect("an answer");
+    assert_eq!(replicas, 1);
+    server.kill();
+    let before = load.answered();
+    // The others would agree on it after 30 seconds.
+    replica.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]).await;
+    for kind in KINDS {
+        load.until_more(kind, 100).await;
+    }
+    assert!(replica.ask::<Vec<redis::Value>>(&["ROLE"]).await[0] == redis::Value::BulkString("master".into()));
+    // The old one comes back as a replica, and is no harm.
+    server.restart().await;
+    server.until_info("role:slave").await;
+    load.until_more("ads", 100).await;
+    let (counters, answered) = load.finish().await;
+    let least = answered
+        .iter()
+        .map(|(item, views)| {
+            let unsure = before.get(item).unwrap_or(&0) - replicated.get(item).unwrap_or(&0);
+            (item.clone(), if item.kind.as_str() == "ads" { views - unsure } else { *views })
+        })
+        .collect();
+    check(&counters, &least, &answered).await;
+    counters.buffer().check().await.expect("all servers answer");
+}
+
 /// A script is refused as a whole while its slot is moved, unless all keys that it names are still there.
 #[tokio::test]
 async fn ext_redis_no_step_is_carried_out_on_a_part_of_a_slot() {

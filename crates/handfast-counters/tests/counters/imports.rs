@@ -132,7 +132,7 @@ async fn a_file_that_begins_with_an_earlier_import_is_recognised() {
         let mut found = None;
         for (index, (id, day, views)) in lines.iter().enumerate() {
             assert_eq!(earlier.any_beyond(), index < file().len());
-            found = found.or(earlier.read(&format!("{id},{day:?},{views}")).cloned());
+            found = found.or(earlier.read(&format!("{id},{day:?},{views}"), true).cloned());
         }
         found
     };
@@ -142,6 +142,36 @@ async fn a_file_that_begins_with_an_earlier_import_is_recognised() {
     assert_eq!((found.name.as_str(), found.position.lines, found.figures, found.views), ("may", 7, 7, 1_432));
     longer[2].2 += 1;
     assert_eq!(beginning(&longer).await, None);
+}
+
+/// The lines of a file that an import of seven lines has added, as far as the record of the import tells.
+#[tokio::test]
+async fn a_file_that_shares_its_beginning_with_an_earlier_import_is_recognised() {
+    let counters = World::embedded().healthy(1).await;
+    add(&counters, "may", &file()).await.expect("saved");
+    let shared = async |lines: &[Line], figures_from: usize| {
+        let mut earlier = counters.storage().earlier_imports().await.expect("imports");
+        for (index, (id, day, views)) in lines.iter().enumerate() {
+            earlier.read(&format!("{id},{day:?},{views}"), index >= figures_from);
+        }
+        earlier.shared_beginning().map(|shared| (shared.import.name.as_str().to_owned(), shared.lines))
+    };
+    let file = file();
+    for (lines, expected) in [(1, 1), (2, 2), (3, 2), (4, 4), (6, 4), (7, 4)] {
+        assert_eq!(shared(&file[..lines], 0).await, Some(("may".to_owned(), expected)), "{lines} lines");
+    }
+    // Another line in its place.
+    for (changed, expected) in [(0, None), (1, None), (3, None), (4, Some(4)), (6, Some(4))] {
+        let mut other = file.clone();
+        other[changed].2 += 1;
+        assert_eq!(shared(&other, 0).await.map(|(_, lines)| lines), expected, "line {changed}");
+    }
+    let mut short = file[..3].to_vec();
+    short[2].2 += 1;
+    assert_eq!(shared(&short, 0).await.map(|(_, lines)| lines), Some(2), "two of three lines");
+    short[1].2 += 1;
+    assert_eq!(shared(&short, 0).await, None, "one of three lines");
+    assert_eq!(shared(&file[..1], 1).await, None, "a header is the beginning of many files");
 }
 
 #[tokio::test]

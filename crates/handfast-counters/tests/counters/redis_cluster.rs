@@ -1,4 +1,4 @@
-//! A Redis Cluster of a test: three servers with a third of the slots each, and no replicas.
+//! A Redis Cluster of a test: three servers with a third of the slots each, without replicas or with one each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,26 +14,30 @@ const POLLS_MAX: usize = 6_000;
 /// The servers of a cluster.
 pub(crate) struct RedisCluster {
     pub(crate) servers: Vec<Arc<RedisServer>>,
+    /// The replica of each of them, in their order; none in a cluster without replicas.
+    pub(crate) replicas: Vec<Arc<RedisServer>>,
+}
+
+/// Returns the arguments of a server with this setting `appendfsync`.
+fn arguments(appendfsync: &str, bus: u16) -> Vec<String> {
+    let fixed = ["--save", "", "--appendonly", "yes", "--appendfsync", appendfsync, "--cluster-enabled", "yes"];
+    // A server that is busy for a while must not be taken for dead.
+    let times = ["--cluster-node-timeout", "30000"];
+    let mut arguments: Vec<String> = fixed.iter().chain(&times).map(|text| (*text).to_owned()).collect();
+    if !is_before_7() {
+        arguments.extend(["--cluster-port".to_owned(), bus.to_string()]);
+    }
+    arguments
 }
 
 impl RedisCluster {
     /// Starts a cluster with this setting `appendfsync`; `None`, having said so, if the program is not installed.
     pub(crate) async fn start_with(appendfsync: &str) -> Option<Self> {
-        let arguments = |bus: u16| {
-            let fixed = ["--save", "", "--appendonly", "yes", "--appendfsync", appendfsync, "--cluster-enabled", "yes"];
-            // A server that is busy for a while must not be taken for dead.
-            let times = ["--cluster-node-timeout", "30000"];
-            let mut arguments: Vec<String> = fixed.iter().chain(&times).map(|text| (*text).to_owned()).collect();
-            if !is_before_7() {
-                arguments.extend(["--cluster-port".to_owned(), bus.to_string()]);
-            }
-            arguments
-        };
         let mut servers = Vec::new();
         for _ in 0..SLOTS.len() - 1 {
-            servers.push(Arc::new(RedisServer::start(|_, bus| arguments(bus)).await?));
+            servers.push(Arc::new(RedisServer::start(|_, bus| arguments(appendfsync, bus)).await?));
         }
-        let cluster = RedisCluster { servers };
+        let cluster = RedisCluster { servers, replicas: Vec::new() };
         let first = &cluster.servers[0];
         for (at, server) in cluster.servers.iter().enumerate() {
             server.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]).await;
@@ -43,11 +47,29 @@ impl RedisCluster {
                 ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(|slot| &**slot)).collect();
             server.command(&command).await;
             if at > 0 {
-                let (port, bus) = (server.port().to_string(), server.second_port().to_string());
-                first.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
+                first.meet(server).await;
             }
         }
         cluster.until_ready().await;
+        Some(cluster)
+    }
+
+    /// Starts a cluster in which each server has a replica.
+    pub(crate) async fn start_with_replicas(appendfsync: &str) -> Option<Self> {
+        let mut cluster = Self::start_with(appendfsync).await?;
+        for _ in 0..cluster.servers.len() {
+            let replica = Arc::new(RedisServer::start(|_, bus| arguments(appendfsync, bus)).await?);
+            cluster.servers[0].meet(&replica).await;
+            cluster.replicas.push(replica);
+        }
+        cluster.until_ready().await;
+        for (server, replica) in cluster.servers.iter().zip(&cluster.replicas) {
+            let name: String = server.ask(&["CLUSTER", "MYID"]).await;
+            replica.command(&["CLUSTER", "REPLICATE", &name]).await;
+        }
+        for replica in &cluster.replicas {
+            replica.until_info("master_link_status:up").await;
+        }
         Some(cluster)
     }
 
@@ -58,10 +80,11 @@ impl RedisCluster {
 
     /// Waits until each server takes requests.
     pub(crate) async fn until_ready(&self) {
-        for server in &self.servers {
+        let known = format!("cluster_known_nodes:{}", self.servers.len() + self.replicas.len());
+        for server in self.servers.iter().chain(&self.replicas) {
             for poll in 0.. {
                 let info: String = server.ask(&["CLUSTER", "INFO"]).await;
-                let is_ready = ["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:3"];
+                let is_ready = ["cluster_state:ok", "cluster_slots_ok:16384", &known];
                 if is_ready.iter().all(|line| info.lines().any(|found| found == *line)) {
                     break;
                 }

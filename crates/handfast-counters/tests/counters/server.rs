@@ -175,6 +175,12 @@ impl RedisServer {
         self.ask::<redis::Value>(command).await;
     }
 
+    /// Makes another server one of the same cluster.
+    pub(crate) async fn meet(&self, other: &RedisServer) {
+        let (port, bus) = (other.port().to_string(), other.second_port().to_string());
+        self.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
+    }
+
     /// Waits until `INFO` has this line.
     pub(crate) async fn until_info(&self, line: &str) {
         for _ in 0..START_ATTEMPTS {

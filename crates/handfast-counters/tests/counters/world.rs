@@ -265,6 +265,7 @@ pub(crate) fn patient_options() -> RedisBufferOptions {
     RedisBufferOptions {
         connect_timeout: PATIENCE,
         response_timeout: PATIENCE,
+        stall_timeout: PATIENCE,
         last_number_timeout: PATIENCE,
         ..RedisBufferOptions::default()
     }

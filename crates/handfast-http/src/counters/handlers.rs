@@ -202,7 +202,7 @@ pub(super) async fn daily(service: &Service, call: Call) -> Result<Response> {
     };
     let from = match date(&call, "from")? {
         Some(from) => from,
-        None => to.saturating_sub((REPORT_DAYS - 1).days()),
+        None => first_of_report(to)?,
     };
     let days = service.counters.daily(&item, from, to).await?;
     let time_zone = service.counters.options().time_zone.iana_name().unwrap_or("UTC").to_owned();
@@ -210,6 +210,16 @@ pub(super) async fn daily(service: &Service, call: Call) -> Result<Response> {
     let days = days.into_iter().map(|day| DayReply { day: day.day.to_string(), views: day.views }).collect();
     let (kind, id) = (item.kind.as_str(), item.id.as_str());
     json_reply(&DailyReply { kind, id, from: from.to_string(), to: to.to_string(), time_zone, views, days })
+}
+
+/// Returns the first day of a report that ends with a day. Days of the year 0 are the first that can be written.
+fn first_of_report(to: Date) -> Result<Date> {
+    let from = to.checked_sub((REPORT_DAYS - 1).days()).ok().filter(|from| from.year() >= 0);
+    from.ok_or_else(|| {
+        Problem::invalid(format!(
+            "the query parameter from is missing: the {REPORT_DAYS} days up to {to} begin before 0000-01-01, the first day"
+        ))
+    })
 }
 
 pub(super) async fn top(service: &Service, call: Call) -> Result<Response> {
@@ -351,6 +361,10 @@ impl From<Error> for Problem {
                 ProblemKind::Unavailable
             }
         };
-        Problem::new(kind, detail)
+        let retry_after = match error {
+            Error::KeysFull { wait, .. } => Some(wait),
+            _ => None,
+        };
+        Problem { retry_after, ..Problem::new(kind, detail) }
     }
 }

@@ -56,6 +56,30 @@ async fn a_token_is_needed_where_tokens_are_configured() {
     }
 }
 
+/// A proxy before the service may have checked one of two, and the service would look at the other one.
+#[tokio::test]
+async fn a_second_token_or_origin_is_refused() {
+    let page = "https://example.org";
+    for tokens in [&["first"][..], &[]] {
+        let client = client(tokens, false, &[page]).await;
+        // The answer to HEAD has no body.
+        for line in REQUESTS.into_iter().filter(|line| !line.starts_with("HEAD")) {
+            for [one, other] in
+                [["authorization: Bearer first"; 2], ["authorization: Bearer first", "authorization: Bearer x"]]
+            {
+                let detail = client.send(line, &[one, other], "").await.problem(ProblemKind::InvalidRequest);
+                assert_eq!(detail, "the header authorization is there more than once", "{line}");
+            }
+            let origin = format!("origin: {page}");
+            for other in [&*origin, "origin: https://other.example"] {
+                let headers = ["authorization: Bearer first", &*origin, other];
+                let detail = client.send(line, &headers, "").await.problem(ProblemKind::InvalidRequest);
+                assert_eq!(detail, "the header origin is there more than once", "{line}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_problem_of_a_token_does_not_repeat_it() {
     let client = client(&["first"], false, &[]).await;

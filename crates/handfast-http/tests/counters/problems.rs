@@ -69,6 +69,8 @@ async fn what_is_wrong_with_a_request_is_named() {
         ("GET /v1/ads/7/daily?to=2026-11-30T10:00", "", "", "the query parameter to must be a day"),
         ("GET /v1/ads/7/daily?from=2026-12-01&to=2026-11-30", "", "", "the range of days ends before it begins"),
         ("GET /v1/ads/7/daily?from=1900-01-01&to=2026-11-30", "", "", "are more than 7320"),
+        ("GET /v1/ads/7/daily?to=0000-01-01", "", "", "the 30 days up to 0000-01-01 begin before 0000-01-01"),
+        ("GET /v1/ads/7/daily?to=-001-01-01", "", "", "the query parameter to must be a day"),
         ("GET /v1/ads/7/badge.svg?label=", "", "", "label must be 1 to 32 characters, and has none"),
         (&format!("GET /v1/ads/7/badge.svg?label={}", "x".repeat(33)), "", "", "1 to 32 characters, and has 33"),
         ("GET /v1/ads/7/badge.svg?label=a%0Ab", "", "", r#"label must have no control characters, and has '\n'"#),
@@ -182,7 +184,7 @@ async fn a_full_queue_refuses_writes_until_it_is_saved() {
     for line in ["POST /v1/ads/7/views", "DELETE /v1/ads/7"] {
         let answer = client.ask(line).await;
         let detail = answer.problem(ProblemKind::QueueFull);
-        assert_eq!(detail, "the queue holds 50 requests, its limit: try again when they are saved");
+        assert_eq!(detail, "the queue is full, as it holds 50 requests at most: try again when some are saved");
         assert_eq!(answer.json()["outcome"], "not_applied");
         assert_eq!(answer.header("retry-after"), Some("2"));
     }

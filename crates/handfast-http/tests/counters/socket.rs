@@ -238,6 +238,51 @@ async fn what_is_no_request_is_answered_by_a_status_alone() {
     running.stopped().await;
 }
 
+/// The limits of a head are those of its bytes, however they arrive.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_size_of_a_head_has_an_exact_limit() {
+    const HEAD_BYTES_MAX: usize = 81_920;
+    const ADDRESS_BYTES_MAX: usize = 65_534;
+    let world = World::new();
+    let running = Running::start(&world.healthy(1).await, ConnectionOptions::default()).await;
+    let with_address = |bytes: usize| {
+        let address = format!("/v1/ads/{}", "x".repeat(bytes - "/v1/ads/".len()));
+        format!("GET {address} HTTP/1.1\r\nhost: test\r\n\r\n")
+    };
+    let with_head = |bytes: usize| {
+        let empty = "GET /v1/ads/7 HTTP/1.1\r\nhost: test\r\nlarge: \r\n\r\n";
+        empty.replace("large: ", &format!("large: {}", "x".repeat(bytes - empty.len())))
+    };
+    let rows = [
+        // The id is too long for an item.
+        ("400", with_address(ADDRESS_BYTES_MAX)),
+        ("414", with_address(ADDRESS_BYTES_MAX + 1)),
+        ("414", with_address(ADDRESS_BYTES_MAX + 2)),
+        ("414", with_address(ADDRESS_BYTES_MAX + 3)),
+        ("414", with_address(80_000)),
+        ("431", with_address(HEAD_BYTES_MAX)),
+        ("200", with_head(HEAD_BYTES_MAX)),
+        ("431", with_head(HEAD_BYTES_MAX + 1)),
+        ("431", with_head(HEAD_BYTES_MAX + 10_000)),
+    ];
+    for (status, request) in rows {
+        for pieces in [1, 2, 7, 100] {
+            let mut stream = running.connect().await;
+            for piece in request.as_bytes().chunks(request.len().div_ceil(pieces)) {
+                stream.write_all(piece).await.expect("it is read");
+                // Most often the service reads it by itself.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            stream.shutdown().await.expect("ended");
+            let answer = read_to_the_end(&mut stream).await;
+            let head = answer.split("\r\n").next().unwrap_or_default();
+            let length = request.len();
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{length} bytes in {pieces} pieces: {head}");
+        }
+    }
+    running.stopped().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_address_is_read_and_a_longer_one_refused() {
     let world = World::new();

@@ -10,6 +10,7 @@ use handfast_counters::{
     Batch, Buffer, Counters, CountersOptions, Error, Fence, IdempotencyKey, IncrementOutcome, Instance, InstanceReport,
     Item, ItemId, Kind, Owner, QueueDepth, Reading, Result, Salt, Stored, Total, UpsertOutcome, View,
 };
+use handfast_http::ProblemKind;
 use handfast_http::counters::ServiceOptions;
 use handfast_store::Applied;
 use handfast_store::decorator::{Address, Fault, Operation, Plan};
@@ -126,7 +127,7 @@ async fn the_document_has_each_error_of_each_route() {
         (buffer(Applied::Maybe), Some(buffer(Applied::No))),
         (damaged(), Some(damaged())),
         (Error::Full { events: 7 }, None),
-        (Error::KeysFull { keys: 7 }, None),
+        (Error::KeysFull { keys: 7, wait: Duration::from_secs(100) }, None),
         (Error::TotalTooLarge { views: 7 }, None),
         (Error::invalid("the clock shows no date"), Some(Error::invalid("the clock shows no date"))),
     ];
@@ -169,6 +170,19 @@ async fn the_document_has_each_error_of_each_route() {
     assert_eq!(statuses("DELETE /v1/ads/7"), [204, 400, 500, 503]);
     assert_eq!(statuses("GET /v1/ads/7"), [200, 400, 500, 503]);
     assert_eq!(statuses("GET /readyz"), [503]);
+}
+
+#[tokio::test]
+async fn a_client_is_told_when_the_oldest_key_is_over() {
+    let world = World::new();
+    let healthy = world.healthy(1).await;
+    let of_writes = Error::KeysFull { keys: 7, wait: Duration::from_millis(99_001) };
+    let buffer = Arc::new(FailingBuffer { of_writes, of_reads: None, time: Duration::ZERO });
+    let (storage, sources) = (healthy.storage().clone(), healthy.sources().clone());
+    let client = Client::new(&Counters::new(buffer, storage, sources, CountersOptions::default())).await;
+    let answer = client.send("POST /v1/ads/7/views", &["idempotency-key: a"], "").await;
+    answer.problem(ProblemKind::KeysFull);
+    assert_eq!(answer.header("retry-after"), Some("100"), "no second too early");
 }
 
 #[tokio::test(start_paused = true)]

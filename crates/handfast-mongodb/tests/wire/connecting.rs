@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bson::{RawDocument, rawdoc};
-use handfast_mongodb::{Capability, ConnectOptions, Deployment, connect};
+use bson::{RawBsonRef, RawDocument, rawdoc};
+use handfast_mongodb::{Capability, ConnectOptions, Deployment, TopologyObserver, connect};
 use handfast_mql::Code;
 use handfast_server::Topology;
 use handfast_store::{Applied, Error, ErrorClass, Find, Hint, Namespace, Sources, StoreExt};
@@ -167,6 +167,32 @@ async fn a_probe_that_the_network_cuts_once_is_tried_again() {
         let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
         assert_eq!(connection.server.capabilities.missing(), [], "{name}");
     }
+}
+
+/// As FerretDB 1 does at a value that it does not know.
+fn closes_at_decimals(command: &RawDocument) -> ProxyAction {
+    let documents = command.get_array("documents").into_iter().flatten().flatten();
+    let mut values = documents.filter_map(|document| document.as_document()?.get("v").ok()?);
+    match values.any(|value| matches!(value, RawBsonRef::Decimal128(_))) {
+        true => ProxyAction::LoseRequest,
+        false => ProxyAction::Pass,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_probe_that_closes_its_connection_does_not_make_the_server_a_lost_one() {
+    let server = TestServer::start(Topology::Standalone).await;
+    let proxy = Proxy::before(&server).await;
+    proxy.play(closes_at_decimals);
+    let errors = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&errors);
+    let observer = TopologyObserver::new(move |server| {
+        seen.lock().expect("not poisoned").extend(server.error.clone());
+    });
+    let options = ConnectOptions { observer: Some(observer), ..ConnectOptions::default() };
+    let connection = connected(&proxy.uri(), options).await;
+    assert_eq!(connection.server.capabilities.missing(), [Capability::Decimals]);
+    assert_eq!(*errors.lock().expect("not poisoned"), [""; 0]);
 }
 
 /// A server with the name of FerretDB 1 is refused without the option of a sole writer.

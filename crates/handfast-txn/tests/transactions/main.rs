@@ -4,6 +4,7 @@
 
 mod catalog;
 mod indexes;
+mod kept_reads;
 mod lost_answers;
 mod outcomes;
 mod retries;

@@ -13,13 +13,15 @@
 //! Standard input cannot be read twice: it needs a name, and its lines are checked batch by batch.
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use handfast_counters::{Counters, Import, ImportName, ImportSaved, LineState, StorageForm, TOTAL_MAX};
+use handfast_counters::{
+    Counters, Import, ImportName, ImportSaved, LineState, SharedBeginning, StorageForm, TOTAL_MAX,
+};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::OpenedCounters;
 use super::data_arguments::ImportArguments;
-use super::input::{Checked, Chunk, Input, InputLine};
+use super::input::{AddedBefore, Checked, Chunk, Input, InputLine};
 use super::opened_counters::{Limits, ensure_totals_known, options_beside_instances};
 use crate::command::pattern::first_findings;
 use crate::configuration::Configuration;
@@ -138,19 +140,30 @@ async fn add(
     Ok(Exit::Good)
 }
 
-/// Refuses a file that begins with all lines that another import has added.
+/// Refuses a file that begins with lines that another import has added: all of them, or at least a half of the shorter one of the two.
 async fn ensure_new(input: &Input, earlier: handfast_counters::EarlierImports) -> Result<()> {
     if !earlier.any_beyond() {
         return Ok(());
     }
     let reader = input.clone();
-    let found = tokio::task::spawn_blocking(move || reader.added_by(earlier)).await??;
-    let Some((record, line)) = found else { return Ok(()) };
-    let (file, name) = (&input.name, record.name.as_str());
-    bail!(
-        "{file} begins with the lines that the import {name} has added, up to line {line}: --name {name} adds those behind \
-         it, and another --name adds all of them again"
-    )
+    let file = &input.name;
+    match tokio::task::spawn_blocking(move || reader.added_by(earlier)).await?? {
+        AddedBefore::Nothing => Ok(()),
+        AddedBefore::All { import, line } => {
+            let name = import.name.as_str();
+            bail!(
+                "{file} begins with the lines that the import {name} has added, up to line {line}: --name {name} adds those behind \
+                 it, and another --name adds all of them again"
+            )
+        }
+        AddedBefore::Beginning(SharedBeginning { import, lines }) => {
+            let (name, all) = (import.name.as_str(), import.position.lines);
+            bail!(
+                "{file} begins with at least {lines} of the {all} lines that the import {name} has added, empty ones not counted: \
+                 leave out what was added; another --name adds all of the file, these lines again"
+            )
+        }
+    }
 }
 
 async fn add_lines(

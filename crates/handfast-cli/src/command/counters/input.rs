@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use handfast_counters::{EarlierImports, Figure, ImportRecord};
+use handfast_counters::{EarlierImports, Figure, ImportRecord, SharedBeginning};
 use indicatif::ProgressBar;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
@@ -45,6 +45,18 @@ pub(super) struct Chunk {
     pub(super) lines: Vec<InputLine>,
     /// The bytes of the file up to their end.
     pub(super) bytes: u64,
+}
+
+/// The lines of a file that an earlier import has added.
+pub(super) enum AddedBefore {
+    Nothing,
+    /// The file begins with all lines of the import, up to the line with this number.
+    All {
+        import: ImportRecord,
+        line: u64,
+    },
+    /// Both begin with the same lines, and go on with others or end.
+    Beginning(SharedBeginning),
 }
 
 /// The result of a check of all lines.
@@ -147,14 +159,19 @@ impl Input {
         Ok(Checked { hash, ..checked })
     }
 
-    /// Returns the import that has added the lines that the file begins with, if there is one, and the number of the last of them.
-    pub(super) fn added_by(&self, mut earlier: EarlierImports) -> Result<Option<(ImportRecord, u64)>> {
+    /// Returns what earlier imports have added of the file.
+    pub(super) fn added_by(&self, mut earlier: EarlierImports) -> Result<AddedBefore> {
         let mut found = None;
         self.each_line(|line, _| {
-            found = earlier.read(&line.text).map(|record| (record.clone(), line.number));
+            let has_figure = matches!(line.figure, Ok(Some(_)));
+            found = earlier.read(&line.text, has_figure).map(|record| (record.clone(), line.number));
             Ok(found.is_none() && earlier.any_beyond())
         })?;
-        Ok(found)
+        Ok(match (found, earlier.shared_beginning()) {
+            (Some((import, line)), _) => AddedBefore::All { import, line },
+            (None, Some(shared)) => AddedBefore::Beginning(shared.clone()),
+            (None, None) => AddedBefore::Nothing,
+        })
     }
 
     /// Sends chunks until the end of the file, or until the receiver is dropped. Returns the hash of what was read.

@@ -1,10 +1,8 @@
 //! The store is a FerretDB 1, which nobody here wrote: it has no transactions, no sparse indexes, and no atomic updates, so one process writes to it at a
 //! time. The service and an import are killed again and again, and all views are there, each once.
 
-use std::fs::File;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -12,6 +10,7 @@ use serde_json::{Value, json};
 use super::redis_server::{RedisServer, free_port};
 use super::scaled::DURABLE;
 use super::{request, run_with, serve_connection, stdout};
+use crate::server_process::ServerProcess;
 use crate::support::{Scratch, Serve, assert_one_line, handfast, now, pause, skipped, until};
 
 /// How often the service is killed.
@@ -24,47 +23,20 @@ const SAVING_SERVICES_MAX: u32 = 20;
 /// The killed imports after which the test fails, because the import makes no progress.
 const IMPORT_KILLS_MAX: u32 = 60;
 
-/// A server that runs until this is dropped.
-struct FerretDb {
-    child: Child,
-    port: u16,
-}
-
-impl FerretDb {
-    /// Starts a server; `None`, having said so, if the program is not installed.
-    fn start(scratch: &Scratch) -> Result<Option<Self>> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools");
-        let tools = std::env::var_os("HANDFAST_TEST_TOOLS").map_or(root, PathBuf::from);
-        let program = tools.join("ferretdb");
-        if !program.exists() {
-            skipped(&format!("{} is not installed: run scripts/install-test-tools", program.display()))?;
-            return Ok(None);
-        }
-        let (directory, port) = (scratch.path("ferretdb"), free_port());
-        std::fs::create_dir_all(&directory)?;
-        let log = File::create(scratch.path("ferretdb.log"))?;
-        let mut command = Command::new(program);
-        command.arg(format!("127.0.0.1:{port}")).arg(&directory).current_dir(&directory);
-        let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
-        let mut server = FerretDb { child, port };
-        until("FerretDB", || {
-            let ended = server.child.try_wait()?;
-            ensure!(ended.is_none(), "FerretDB has ended: {ended:?}");
-            Ok(TcpStream::connect(("127.0.0.1", port)).is_ok())
-        })?;
-        Ok(Some(server))
+/// Starts a FerretDB; `None`, having said so, if the program is not installed.
+fn start(scratch: &Scratch) -> Result<Option<ServerProcess>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-tools");
+    let tools = std::env::var_os("HANDFAST_TEST_TOOLS").map_or(root, PathBuf::from);
+    let program = tools.join("ferretdb");
+    if !program.exists() {
+        skipped(&format!("{} is not installed: run scripts/install-test-tools", program.display()))?;
+        return Ok(None);
     }
-
-    fn uri(&self) -> String {
-        format!("mongodb://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for FerretDb {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    let directory = scratch.path("ferretdb");
+    std::fs::create_dir_all(&directory)?;
+    let mut server = ServerProcess::ferretdb(program, &directory, free_port())?;
+    until("FerretDB", || Ok(server.takes_connections()?))?;
+    Ok(Some(server))
 }
 
 /// Sends the requests of a round, and those of the rounds before once more; returns once `answers` were counted.
@@ -106,7 +78,7 @@ fn import(scratch: &Scratch, servers: &[&str]) -> Result<Value> {
 fn count_and_import(name: &str, transactions: &str, how: &str) -> Result<()> {
     let scratch = Scratch::new(name)?;
     let Some(redis) = RedisServer::start(&scratch, &DURABLE)? else { return Ok(()) };
-    let Some(ferretdb) = FerretDb::start(&scratch)? else { return Ok(()) };
+    let Some(ferretdb) = start(&scratch)? else { return Ok(()) };
     let (url, uri) = (redis.url(), ferretdb.uri());
     let servers = ["--redis", &url, "--store", &uri, "--sole-writer", "--log-level", "error"];
     let serve = || {

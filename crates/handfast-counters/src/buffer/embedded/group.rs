@@ -2,6 +2,7 @@
 
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
+use crate::document_name::document_name;
 use crate::event_document::{read, written};
 use crate::{Error, Event, Kind, Result, SequenceNumber};
 
@@ -38,15 +39,17 @@ impl Group {
     /// # Errors
     /// [`Error::Damaged`] for a document that the buffer has not written.
     pub(super) fn read(document: &RawDocument) -> Result<(Kind, Self, Vec<Event>)> {
-        let damaged = |error: bson::error::Error| Error::damaged(format!("{document:?} of the queue: {error}"));
+        let damaged =
+            |error: bson::error::Error| Error::damaged(format!("{} of the queue: {error}", document_name(document)));
         let id = document.get_document("_id").map_err(damaged)?;
         let kind = Kind::new(id.get_str("kind").map_err(damaged)?)?;
         let first = u64::try_from(id.get_i64("first").map_err(damaged)?)
-            .map_err(|_| Error::damaged(format!("{document:?} of the queue has a negative number")))?;
+            .map_err(|_| Error::damaged(format!("{} of the queue has a negative number", document_name(document))))?;
         let mut events = Vec::new();
         for event in document.get_array("events").map_err(damaged)? {
             let event = event.map_err(damaged)?.as_document();
-            let event = event.ok_or_else(|| Error::damaged(format!("{document:?} of the queue has no event")))?;
+            let event = event
+                .ok_or_else(|| Error::damaged(format!("{} of the queue has no event", document_name(document))))?;
             let (id, change) = read(event).map_err(|what| Error::damaged(format!("{event:?} of the queue: {what}")))?;
             events.push(Event { number: first + events.len() as u64, id, change });
         }

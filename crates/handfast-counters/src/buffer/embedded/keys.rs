@@ -54,6 +54,12 @@ impl Keys {
         self.keys_max.saturating_sub(self.until.len())
     }
 
+    /// Returns the time at which the first of the keys is over; `None` if there are none.
+    pub(super) fn oldest_end(&self) -> Option<Duration> {
+        let mut current = self.order.iter().filter(|(key, until)| self.until.get(key) == Some(until));
+        current.next().map(|(_, until)| *until)
+    }
+
     /// Returns the number of keys, some of which may be over, and the maximum.
     pub(super) fn count(&self) -> (usize, usize) {
         (self.until.len(), self.keys_max)
@@ -85,11 +91,17 @@ mod tests {
         keys.set("c", 3 * MINUTE);
         assert_eq!((keys.places(), keys.count()), (0, (3, 3)));
         assert!(!keys.has("b", MINUTE) && keys.has("a", MINUTE), "the second time counts");
+        assert_eq!((keys.oldest_end(), Keys::new(3).oldest_end()), (Some(MINUTE), None), "that of b");
         keys.trim(2 * MINUTE, 2);
         assert_eq!(keys.count(), (2, 3), "one look is at the first entry of a key that was set again");
         keys.trim(2 * MINUTE, 2);
         assert_eq!(keys.count(), (1, 3));
+        assert_eq!(keys.oldest_end(), Some(3 * MINUTE));
         assert!(keys.has("c", 2 * MINUTE) && !keys.has("c", 3 * MINUTE));
+        let mut again = Keys::new(3);
+        again.set("a", MINUTE);
+        again.set("a", 2 * MINUTE);
+        assert_eq!(again.oldest_end(), Some(2 * MINUTE), "the second time counts");
     }
 
     #[test]

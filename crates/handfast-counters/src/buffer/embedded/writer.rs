@@ -223,7 +223,8 @@ impl Writer {
                 continue;
             }
             if key_places == 0 && key.as_ref().is_some_and(|key| !keys.contains(key)) {
-                work.failed(Error::KeysFull { keys: self.shared.options.keys_max as u64 });
+                let wait = state.keys.oldest_end().map_or(self.shared.options.key_time, |end| end.saturating_sub(now));
+                work.failed(Error::KeysFull { keys: self.shared.options.keys_max as u64, wait });
                 continue;
             }
             let next = of_kind.next_number();

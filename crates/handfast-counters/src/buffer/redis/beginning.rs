@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError};
 
 use handfast_store::Applied;
 
-use super::connection::Live;
 use super::failure::{Failure, unavailable};
+use super::live::Live;
 use super::servers::Attempts;
 use super::{KINDS, Keys, RedisBuffer};
 use crate::{Error, Kind, Result, SequenceNumber};

@@ -21,9 +21,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use handfast_store::Applied;
 use tokio::task::JoinSet;
 
-use super::connection::{Connection, Connector, Live, Scripts, Source};
+use super::connection::{Attempt, Connection, Source, Unconnected};
+use super::connector::Connector;
 use super::failure::unavailable;
 use super::health::RedisHealth;
+use super::live::{Live, Scripts};
 use super::slots::{SlotMap, slot};
 use super::url::Address;
 use crate::{Error, Result};
@@ -68,21 +70,30 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Buffer`], not applied.
-    pub(super) async fn get(&self, key: &str) -> Result<Live> {
+    pub(super) async fn get(self: &Arc<Self>, key: &str) -> Result<Live> {
         let slot = slot(key);
         let map = self.map().await?;
-        let failed = match map.connection(slot) {
+        let Unconnected { error, attempt } = match map.connection(slot) {
             Ok(connection) => match connection.get().await {
                 Ok(live) => return Ok(live),
-                Err(error) => error,
+                Err(unconnected) => unconnected,
             },
-            Err(error) => error,
+            Err(error) => error.into(),
         };
         // Another server may have taken its place.
-        let Ok(newer) = self.read_map(map.version, None).await else { return Err(failed) };
+        match attempt {
+            Attempt::Awaited => {}
+            Attempt::Begun => {
+                let cluster = Arc::clone(self);
+                tokio::spawn(async move { cluster.read_map(map.version, None).await.map(drop) });
+                return Err(error);
+            }
+            Attempt::OfOthers => return Err(error),
+        }
+        let Ok(newer) = self.read_map(map.version, None).await else { return Err(error) };
         match newer.slots.server(slot) {
-            Some(address) if map.slots.server(slot) != Some(address) => newer.connection(slot)?.get().await,
-            _ => Err(failed),
+            Some(address) if map.slots.server(slot) != Some(address) => Ok(newer.connection(slot)?.get().await?),
+            _ => Err(error),
         }
     }
 

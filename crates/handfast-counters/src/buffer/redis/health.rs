@@ -103,12 +103,18 @@ impl Settings {
     }
 
     fn replication(&self) -> Option<String> {
-        let lonely = self.replicas > 0 && self.setting("min-replicas-to-write")? == "0";
-        lonely.then(|| {
-            "Redis goes on to count views when it is cut off from its replicas (min-replicas-to-write 0): they are lost when a replica takes its \
-             place; set min-replicas-to-write 1"
-                .to_owned()
-        })
+        if self.replicas == 0 {
+            return None;
+        }
+        let switched_off = match (self.setting("min-replicas-to-write")?, self.setting("min-replicas-max-lag")) {
+            ("0", _) => "min-replicas-to-write 0",
+            (_, Some("0")) => "min-replicas-max-lag 0",
+            _ => return None,
+        };
+        Some(format!(
+            "Redis goes on to count views when it is cut off from its replicas ({switched_off}): they are lost when a replica takes its \
+             place; set min-replicas-to-write 1 and min-replicas-max-lag 10"
+        ))
     }
 
     fn eviction(&self) -> Option<String> {
@@ -152,12 +158,13 @@ mod tests {
         settings.health().warnings
     }
 
-    const SAFE: [(&str, &str); 5] = [
+    const SAFE: [(&str, &str); 6] = [
         ("appendonly", "yes"),
         ("appendfsync", "always"),
         ("maxmemory", "0"),
         ("maxmemory-policy", "noeviction"),
         ("min-replicas-to-write", "1"),
+        ("min-replicas-max-lag", "10"),
     ];
 
     fn with(name: &str, value: &'static str) -> Vec<String> {
@@ -181,7 +188,8 @@ mod tests {
             (with("appendfsync", "everysec"), "last two seconds"),
             (with("appendfsync", "no"), "last half minute"),
             (with("maxmemory-policy", "allkeys-lru"), "also queues"),
-            (with("min-replicas-to-write", "0"), "cut off from its replicas"),
+            (with("min-replicas-to-write", "0"), "cut off from its replicas (min-replicas-to-write 0)"),
+            (with("min-replicas-max-lag", "0"), "cut off from its replicas (min-replicas-max-lag 0)"),
             (Settings::new("redis_version:7.0.15", None).health().warnings, "CONFIG GET is refused"),
         ];
         for (warnings, part) in table {

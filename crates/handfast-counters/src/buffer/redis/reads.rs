@@ -31,8 +31,8 @@
 use redis::Value;
 
 use super::answer::{self, Entry, Row};
-use super::connection::Live;
 use super::failure::Failure;
+use super::live::Live;
 use super::{Keys, NOT_BEGUN, RedisBuffer};
 use crate::buffer::{Fence, Reading};
 use crate::{Error, ItemId, Kind, Result};

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::connection::Connector;
+use super::connection::Unreachable;
+use super::connector::Connector;
 use super::url::Address;
 
 /// Sentinels, and the name of a master.
@@ -29,31 +30,36 @@ impl Sentinels {
     ///
     /// # Errors
     /// Says why no sentinel names a server.
-    pub(super) async fn masters(&self) -> Result<Vec<Address>, String> {
+    pub(super) async fn masters(&self) -> Result<Vec<Address>, Unreachable> {
         let mut questions = JoinSet::new();
         for address in &self.addresses {
             let (address, master, connector) = (address.clone(), self.master.clone(), self.connector.clone());
             let timeout = self.timeout;
             questions.spawn(async move {
                 let answer = tokio::time::timeout(timeout, ask(&connector, &address, &master)).await;
-                answer.unwrap_or_else(|_| Err(format!("the sentinel {address} does not answer in time")))
+                answer.unwrap_or_else(|_| {
+                    Err(Unreachable { why: format!("the sentinel {address} does not answer in time"), is_silent: true })
+                })
             });
         }
         let mut votes = Votes::default();
-        let mut problems = Vec::new();
+        let (mut problems, mut is_silent) = (Vec::new(), false);
         while let Some(answer) = questions.join_next().await {
-            match answer.unwrap_or_else(|error| Err(error.to_string())) {
+            match answer.unwrap_or_else(|error| Err(Unreachable { why: error.to_string(), is_silent: false })) {
                 Ok(address) => {
                     votes.add(address);
                     if votes.most() * 2 > self.addresses.len() {
                         break;
                     }
                 }
-                Err(problem) => problems.push(problem),
+                Err(problem) => {
+                    problems.push(problem.why);
+                    is_silent |= problem.is_silent;
+                }
             }
         }
         match votes.by_number() {
-            addresses if addresses.is_empty() => Err(problems.join("; ")),
+            addresses if addresses.is_empty() => Err(Unreachable { why: problems.join("; "), is_silent }),
             addresses => Ok(addresses),
         }
     }
@@ -82,20 +88,23 @@ impl Votes {
 }
 
 /// Asks a sentinel for the master of a name.
-async fn ask(connector: &Connector, sentinel: &Address, master: &str) -> Result<Address, String> {
+async fn ask(connector: &Connector, sentinel: &Address, master: &str) -> Result<Address, Unreachable> {
     let problem = |error: redis::RedisError| {
         let advice = match error.code() {
             Some("NOAUTH" | "NOPERM") => ": give its login as ?sentinel_username=..&sentinel_password=.. in the URL",
             _ => "",
         };
-        format!("the sentinel {sentinel}: {error}{advice}")
+        Unreachable { why: format!("the sentinel {sentinel}: {error}{advice}"), is_silent: error.is_timeout() }
     };
     let mut connection = connector.open(sentinel).await.map_err(problem)?;
     let mut question = redis::cmd("SENTINEL");
     question.arg("get-master-addr-by-name").arg(master);
     match question.query_async(&mut connection).await.map_err(problem)? {
         Some((host, port)) => Ok(Address { host, port }),
-        None => Err(format!("the sentinel {sentinel} knows no master named {master}")),
+        None => {
+            let why = format!("the sentinel {sentinel} knows no master named {master}");
+            Err(Unreachable { why, is_silent: false })
+        }
     }
 }
 

@@ -6,9 +6,11 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::cluster::Cluster;
-use super::connection::{Connection, Connector, Live, Scripts, Source};
+use super::connection::{Connection, Source};
+use super::connector::Connector;
 use super::failure::{Failure, Remedy};
 use super::health::RedisHealth;
+use super::live::{Live, Scripts};
 use super::sentinel::Sentinels;
 use super::url::{Target, Topology};
 use super::{RedisBufferOptions, RedisScripts, tls, url};
@@ -28,9 +30,9 @@ pub(super) struct Servers {
 
 enum Connections {
     /// One server at a time: that of an address, or the master that sentinels name.
-    One(Box<Connection>),
+    One(Arc<Connection>),
     /// Each key has its server.
-    Cluster(Box<Cluster>),
+    Cluster(Arc<Cluster>),
 }
 
 /// How often a request was sent.
@@ -61,7 +63,7 @@ impl Servers {
         let certificates = files.map(|files| tls::read(&files)).transpose()?;
         let scripts = Arc::new(Scripts::new(scripts));
         let connector = Connector::new(&login, database, certificates.clone(), options)?;
-        let one = |source| Connections::One(Box::new(Connection::new(source, connector.clone(), Arc::clone(&scripts))));
+        let one = |source| Connections::One(Arc::new(Connection::new(source, connector.clone(), Arc::clone(&scripts))));
         let topology = match topology {
             Topology::One => match addresses.into_iter().next() {
                 Some(address) => one(Source::Address(address)),
@@ -74,7 +76,7 @@ impl Servers {
                 one(Source::Sentinels(Sentinels::new(addresses, master, connector, timeout)))
             }
             Topology::Cluster => {
-                Connections::Cluster(Box::new(Cluster::new(addresses, connector, Arc::clone(&scripts))))
+                Connections::Cluster(Arc::new(Cluster::new(addresses, connector, Arc::clone(&scripts))))
             }
         };
         Ok(Servers { topology, scripts, response_timeout: options.response_timeout })
@@ -86,7 +88,7 @@ impl Servers {
     /// [`Error::Buffer`], not applied.
     pub(super) async fn get(&self, key: &str) -> Result<Live> {
         match &self.topology {
-            Connections::One(connection) => connection.get().await,
+            Connections::One(connection) => Ok(connection.get().await?),
             Connections::Cluster(cluster) => cluster.get(key).await,
         }
     }
@@ -153,7 +155,7 @@ impl Servers {
     /// Fails unless all servers answer.
     pub(super) async fn check(&self) -> Result<()> {
         match &self.topology {
-            Connections::One(connection) => connection.get().await.map(drop),
+            Connections::One(connection) => Ok(connection.get().await.map(drop)?),
             Connections::Cluster(cluster) => cluster.check().await,
         }
     }

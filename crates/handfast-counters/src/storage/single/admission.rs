@@ -16,6 +16,7 @@ use handfast_store::StoreExt as _;
 
 use super::super::{Storage, int, number, unreadable};
 use super::{ATTEMPTS_MAX, contended};
+use crate::document_name::document_name;
 use crate::event_document::{read, written};
 use crate::{Batch, Error, Event, ItemId, Kind, Result, SequenceNumber};
 
@@ -51,7 +52,9 @@ impl KindBound {
         if document.get("saving").map_err(unreadable)?.is_some() {
             for range in document.get_array("saving").map_err(unreadable)? {
                 let range = range.map_err(unreadable)?.as_document();
-                let range = range.ok_or_else(|| Error::damaged(format!("{document:?} has no ranges in \"saving\"")))?;
+                let range = range.ok_or_else(|| {
+                    Error::damaged(format!("{} has no ranges in \"saving\"", document_name(document)))
+                })?;
                 saving.push(SavingRange { first: number(range, "first")?, last: number(range, "last")? });
             }
         }

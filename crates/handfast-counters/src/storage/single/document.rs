@@ -22,6 +22,7 @@ use handfast_store::{UpdateSpec, UpdateStatement};
 use super::super::changes::DAYS;
 use super::super::reports::days_of;
 use super::super::{count, int, number, unreadable};
+use crate::document_name::document_name;
 use crate::{Error, Result, SequenceNumber};
 
 /// Views by their place in a document: the index of the day, or 0 in a total.
@@ -108,7 +109,9 @@ impl CountedDocument {
         let created = match document.get("created").map_err(unreadable)? {
             None => return Ok(None),
             Some(RawBsonRef::DateTime(created)) => created,
-            Some(_) => return Err(Error::damaged(format!("field \"created\" of {document:?} is not a date"))),
+            Some(_) => {
+                return Err(Error::damaged(format!("field \"created\" of {} is not a date", document_name(document))));
+            }
         };
         let version = document.get("version").map_err(unreadable)?;
         let version = version.map(|_| number(document, "version")).transpose()?;
@@ -120,8 +123,9 @@ impl CountedDocument {
         if document.get("applied").map_err(unreadable)?.is_some() {
             for range in document.get_array("applied").map_err(unreadable)? {
                 let range = range.map_err(unreadable)?.as_document();
-                let range =
-                    range.ok_or_else(|| Error::damaged(format!("field \"applied\" of {document:?} has no ranges")))?;
+                let range = range.ok_or_else(|| {
+                    Error::damaged(format!("field \"applied\" of {} has no ranges", document_name(document)))
+                })?;
                 applied.push(AppliedRange::read(shape, range)?);
             }
         }
@@ -273,7 +277,12 @@ impl AppliedRange {
                     let place = place.as_str().parse().ok().filter(|place| *place < DAYS);
                     match (place, count(of_place)) {
                         (Some(place), Some(of_place)) => views.insert(place, of_place),
-                        _ => return Err(Error::damaged(format!("{document:?} has views that are no counts of days"))),
+                        _ => {
+                            return Err(Error::damaged(format!(
+                                "{} has views that are no counts of days",
+                                document_name(document)
+                            )));
+                        }
                     };
                 }
                 views
