@@ -9,7 +9,12 @@
 //!
 //! Requests are numbered over all connections, in the order in which they arrive. A request without a reply has lost it, or is an
 //! unacknowledged write. The requests of drivers themselves are not in the file, and nor are logins.
+//!
+//! Extended JSON cannot write each document so that it is read as it was: a field may be called `$oid`, a name may be there twice. Such a document stands
+//! there as its bytes in base64: `{"$bson":"DAAAABBuAAcAAAAA"}`.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use serde_json::{Map, Value, json};
 
@@ -17,6 +22,9 @@ use crate::{Error, Result};
 
 /// The bytes of a recording: it is in memory as a whole when it is played.
 pub const RECORDING_BYTES_MAX: u64 = 1 << 30;
+
+/// The name of the field that has the bytes of a document.
+const BYTES: &str = "$bson";
 
 /// The levels of documents within documents that a recording has. Stored documents have 100 at most; a file with more than 127 would not be read.
 const DEPTH_MAX: usize = 120;
@@ -73,19 +81,20 @@ impl RecordedMessage {
     /// Returns the line.
     ///
     /// # Errors
-    /// [`Error::Document`] if a document is not valid BSON or too deep, as drivers do not send it.
+    /// [`Error::Document`] if the command is not valid BSON or too deep: it could not be compared with a request that arrives.
     pub fn to_line(&self) -> Result<String> {
         let line = match self {
-            RecordedMessage::Hello(reply) => json!({ "hello": extended(reply)? }),
+            RecordedMessage::Hello(reply) => json!({ "hello": written(reply) }),
             RecordedMessage::Request { connection, request, command, has_reply } => {
-                let mut line = json!({ "connection": connection, "request": request, "command": extended(command)? });
+                check_comparable(command)?;
+                let mut line = json!({ "connection": connection, "request": request, "command": written(command) });
                 if let (false, Some(fields)) = (has_reply, line.as_object_mut()) {
                     fields.insert("acknowledged".to_owned(), Value::Bool(false));
                 }
                 line
             }
             RecordedMessage::Reply { connection, request, reply } => {
-                json!({ "connection": connection, "request": request, "reply": extended(reply)? })
+                json!({ "connection": connection, "request": request, "reply": written(reply) })
             }
         };
         Ok(line.to_string())
@@ -102,6 +111,21 @@ impl RecordedMessage {
             Err(reason) => Err(Error::Recording { line: index + 1, reason }),
         });
         read.collect()
+    }
+}
+
+/// Checks whether a command can be compared with another one.
+pub(crate) fn check_comparable(command: &RawDocument) -> Result<()> {
+    parsed(command).map(drop)
+}
+
+/// Returns a document as it stands in a recording.
+fn written(document: &RawDocument) -> Value {
+    let is_same =
+        |value: &Value| self::document("", value.clone()).is_ok_and(|read| read.as_bytes() == document.as_bytes());
+    match extended(document) {
+        Ok(value) if is_same(&value) => value,
+        _ => json!({ BYTES: BASE64.encode(document.as_bytes()) }),
     }
 }
 
@@ -161,6 +185,10 @@ fn of_line(line: &str) -> std::result::Result<RecordedMessage, String> {
 
 fn document(name: &str, value: Value) -> std::result::Result<RawDocumentBuf, String> {
     let wrong = |reason: String| format!("'{name}' is no document in Extended JSON: {reason}");
+    if let Some(bytes) = value.get(BYTES).and_then(Value::as_str) {
+        let bytes = BASE64.decode(bytes).map_err(|error| wrong(format!("its bytes are no base64: {error}")))?;
+        return RawDocumentBuf::from_bytes(bytes).map_err(|error| wrong(error.to_string()));
+    }
     match Bson::try_from(value).map_err(|error| wrong(error.to_string()))? {
         Bson::Document(document) => RawDocumentBuf::try_from(&document).map_err(|error| wrong(error.to_string())),
         other => Err(wrong(format!("it is {other}"))),
@@ -187,6 +215,35 @@ mod tests {
     }
 
     #[test]
+    fn documents_that_extended_json_does_not_keep_are_read_as_they_are_written() {
+        let mut twice = rawdoc! { "a": 1 };
+        twice.append(bson::raw::cstr!("a"), 2);
+        let deep = (0..200).fold(rawdoc! { "x": 1 }, |inner, _| rawdoc! { "a": inner });
+        let text = |text: &[u8]| {
+            let mut bytes = rawdoc! { "a": "??" }.into_bytes();
+            bytes[11..13].copy_from_slice(text);
+            RawDocumentBuf::from_bytes(bytes).unwrap()
+        };
+        let documents = [
+            rawdoc! { "a": { "$oid": "5f5f5f5f5f5f5f5f5f5f5f5f" } },
+            rawdoc! { "a": { "$date": 5 } },
+            rawdoc! { "a": { "$uuid": "no" }, "b": [{ "$numberInt": "zz" }] },
+            rawdoc! { "$bson": "DAAAABBuAAcAAAAA" },
+            twice,
+            deep,
+            text(&[0xff, 0xfe]),
+        ];
+        for reply in documents {
+            let message = RecordedMessage::Reply { connection: 1, request: 2, reply: reply.clone() };
+            let line = message.to_line().unwrap();
+            assert!(line.contains("$bson"), "{line}");
+            assert_eq!(RecordedMessage::parse(&line).unwrap(), [(1, message)]);
+        }
+        let plain = RecordedMessage::Hello(text(b"ok")).to_line().unwrap();
+        assert_eq!(plain, r#"{"hello":{"a":"ok"}}"#);
+    }
+
+    #[test]
     fn a_handshake_is_recorded_without_what_is_about_one_connection() {
         let reply = rawdoc! { "ok": 1.0, "speculativeAuthenticate": { "payload": "secret" }, "compression": ["zlib"], "setName": "rs" };
         let expected = RecordedMessage::Hello(rawdoc! { "ok": 1.0, "setName": "rs" });
@@ -201,7 +258,10 @@ mod tests {
                 _ => rawdoc! { "a": [inner] },
             })
         };
-        let line = |levels| RecordedMessage::Hello(nested(levels)).to_line();
+        let line = |levels| {
+            let command = nested(levels);
+            RecordedMessage::Request { connection: 1, request: 1, command, has_reply: true }.to_line()
+        };
         let deepest = (1..200).take_while(|levels| line(*levels).is_ok()).last().unwrap();
         assert!(RecordedMessage::parse(&line(deepest).unwrap()).is_ok());
         for levels in [deepest + 1, 10_000] {

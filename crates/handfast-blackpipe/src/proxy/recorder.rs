@@ -7,7 +7,7 @@ use handfast_wire::{Limits, Message};
 use tracing::warn;
 
 use crate::frame::plain;
-use crate::recording::RecordedMessage;
+use crate::recording::{RecordedMessage, check_comparable};
 use crate::script::ReceivedRequest;
 
 /// A function that is called with each message, in the order in which they pass.
@@ -42,15 +42,16 @@ impl Recorder {
         self.recording().as_ref().is_some_and(|recording| !recording.has_hello)
     }
 
-    /// Records a request, whose bytes are not compressed. Returns what its reply is recorded as.
+    /// Records a request, whose bytes are not compressed. Returns what its reply is recorded as; `None` if the request cannot be recorded.
     pub(super) fn request(&self, connection: u64, plain: &[u8], has_reply: bool) -> Option<RecordedReply> {
         let mut recording = self.recording();
         let recording = recording.as_mut()?;
         let command = document_of(plain, &Limits::default())?;
-        recording.request_count += 1;
+        let is_recorded = check_comparable(&command).is_ok();
+        recording.request_count += u64::from(is_recorded);
         let request = recording.request_count;
         (recording.write)(&RecordedMessage::Request { connection, request, command, has_reply });
-        Some(RecordedReply::ToRequest(request))
+        is_recorded.then_some(RecordedReply::ToRequest(request))
     }
 
     /// Records a reply.

@@ -226,6 +226,9 @@ impl Fields<'_> {
         if let Some(reason) = collection.and_then(possible::collection_mistake) {
             return Err(self.wrong("collection", reason));
         }
+        if let (Some(reason), Some(_)) = (command.and_then(possible::no_collection), collection) {
+            return Err(self.wrong("collection", reason));
+        }
         let mut condition = Condition {
             command: command.map(str::to_owned),
             collection: collection.map(str::to_owned),
@@ -265,13 +268,14 @@ impl Fields<'_> {
     fn text(&self, key: &str) -> Result<Option<&str>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let text = value.get_ref().as_str().filter(|text| !text.is_empty());
-        text.map(Some).ok_or_else(|| self.wrong(key, format!("'{key}' is a text in quotation marks")))
+        text.map(Some)
+            .ok_or_else(|| self.wrong(key, format!("'{key}' is a text in quotation marks, which is not empty")))
     }
 
     fn number(&self, key: &str) -> Result<Option<NonZeroU32>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let number = integer(value.get_ref()).and_then(|number| u32::try_from(number).ok()).and_then(NonZeroU32::new);
-        number.map(Some).ok_or_else(|| self.wrong(key, format!("'{key}' is a whole number from 1 on")))
+        number.map(Some).ok_or_else(|| self.wrong(key, format!("'{key}' is a whole number from 1 to {}", u32::MAX)))
     }
 
     fn time(&self, key: &str) -> Result<Option<Duration>> {

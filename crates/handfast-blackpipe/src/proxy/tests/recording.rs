@@ -80,3 +80,20 @@ fn one_handshake_is_recorded() {
     }
     assert_eq!((*count.lock().unwrap(), recorder.needs_hello()), (1, false));
 }
+
+/// A request that cannot be recorded has no number, and its reply is not recorded: the others can be played.
+#[test]
+fn a_request_that_cannot_be_recorded_takes_its_reply_with_it() {
+    let recorder = Recorder::default();
+    recorder.begin(Box::new(|_| ()));
+    let recorded = |levels: usize| {
+        let filter = (0..levels).fold(rawdoc! { "x": 1 }, |inner, _| rawdoc! { "a": inner });
+        let mut bytes = Vec::new();
+        let find = rawdoc! { "find": "c", "filter": filter, "$db": "db" };
+        OpMsg::new(Flags::default(), &find).encode(1, 0, &mut bytes);
+        recorder.request(1, &bytes, true)
+    };
+    assert_eq!(recorded(1), Some(RecordedReply::ToRequest(1)));
+    assert_eq!(recorded(150), None);
+    assert_eq!(recorded(1), Some(RecordedReply::ToRequest(2)));
+}

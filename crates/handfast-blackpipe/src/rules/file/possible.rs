@@ -1,8 +1,6 @@
 //! Finds what would keep a rule from ever applying: a command that no driver sends, a collection that cannot be, numbers that exclude each
 //! other, and an earlier rule that decides about the same operations.
 
-use std::collections::BTreeMap;
-
 use super::WrittenRule;
 use crate::Fault;
 use crate::rules::{Condition, Probability};
@@ -78,12 +76,57 @@ const METHODS: [(&str, &str); 19] = [
     ("listcollectionnames", "listCollections"),
 ];
 
+/// Commands whose operations have no collection.
+const WITHOUT_COLLECTION: [&str; 25] = [
+    "abortTransaction",
+    "buildInfo",
+    "bulkWrite",
+    "commitTransaction",
+    "configureFailPoint",
+    "connectionStatus",
+    "createUser",
+    "currentOp",
+    "dbHash",
+    "dbStats",
+    "dropDatabase",
+    "dropUser",
+    "explain",
+    "getParameter",
+    "hostInfo",
+    "killOp",
+    "listCollections",
+    "listCommands",
+    "listDatabases",
+    "ping",
+    "renameCollection",
+    "replSetGetStatus",
+    "serverStatus",
+    "setParameter",
+    "usersInfo",
+];
+
+/// Returns why no operation of this command has a collection.
+pub(super) fn no_collection(command: &str) -> Option<String> {
+    let reason = || format!("an operation with the command '{command}' has no collection: remove 'collection'");
+    WITHOUT_COLLECTION.contains(&command).then(reason)
+}
+
 /// Returns why no operation has this command.
 pub(super) fn command_mistake(command: &str) -> Option<String> {
     if COMMANDS.contains(&command) || ALIASES.contains(&command) {
         return None;
     }
     let small = command.to_ascii_lowercase().replace('_', "");
+    let sent = match small.as_str() {
+        "bulkwrite" => {
+            Some("that of a collection sends \"insert\", \"update\" and \"delete\", that of a client \"bulkWrite\"")
+        }
+        "starttransaction" => Some("the first operation of a transaction starts it"),
+        _ => None,
+    };
+    if let Some(sent) = sent {
+        return Some(format!("'{command}' is a method of drivers, and no command: {sent}"));
+    }
     let method = METHODS.iter().find(|(method, _)| *method == small).map(|(_, command)| *command);
     let known = method.or_else(|| COMMANDS.into_iter().find(|known| known.eq_ignore_ascii_case(&small)));
     match known {
@@ -121,12 +164,34 @@ pub(super) fn condition_mistake(condition: &Condition) -> Option<(&'static str, 
     }
 }
 
-/// The rules so far that decide about every operation with their command and collection, with their lines.
+/// The rules so far that decide about all operations of their window.
 #[derive(Default)]
-pub(super) struct Decisive(BTreeMap<Covered, usize>);
+pub(super) struct Decisive(Vec<DecisiveRule>);
 
-/// A command and a collection, or any, and whether operations without a reply are left to other rules.
-type Covered = (Option<String>, Option<String>, bool);
+struct DecisiveRule {
+    line: usize,
+    condition: Condition,
+    /// Operations without a reply are left to other rules.
+    needs_reply: bool,
+}
+
+impl DecisiveRule {
+    /// Returns whether it decides about all operations of a condition.
+    fn covers(&self, condition: &Condition) -> bool {
+        let Condition { command, collection, first, last, .. } = &self.condition;
+        let is_of_all = |own: &Option<String>, other: &Option<String>| own.is_none() || own == other;
+        if !is_of_all(command, &condition.command) || !is_of_all(collection, &condition.collection) {
+            return false;
+        }
+        if (first.get(), last) == (1, &None) {
+            return true;
+        }
+        // Operations are numbered for each command and collection, so that the windows of others cannot be compared.
+        let is_numbered_alike = (command, collection) == (&condition.command, &condition.collection);
+        let ends_later = last.is_none_or(|last| condition.last.is_some_and(|other| other <= last));
+        is_numbered_alike && *first <= condition.first && ends_later
+    }
+}
 
 impl Decisive {
     /// Adds a rule.
@@ -135,26 +200,20 @@ impl Decisive {
     /// Returns the reason why the rule never applies: one of the rules before decides about all its operations.
     pub(super) fn add(&mut self, WrittenRule { line, rule }: &WrittenRule) -> Result<(), String> {
         let (condition, needs_reply) = (&rule.condition, rule.injection.needs_reply());
-        let of_reply: &[bool] = if needs_reply { &[false, true] } else { &[false] };
-        for command in [None, condition.command.clone()] {
-            for collection in [None, condition.collection.clone()] {
-                for of_reply in of_reply {
-                    if let Some(earlier) = self.0.get(&(command.clone(), collection.clone(), *of_reply)) {
-                        let reason = format!(
-                            "the rule never applies: the rule of line {earlier} decides about the same operations first; move this rule before it"
-                        );
-                        return Err(reason);
-                    }
-                }
-            }
+        let mut before = self.0.iter().filter(|earlier| needs_reply || !earlier.needs_reply);
+        if let Some(DecisiveRule { line, .. }) = before.find(|earlier| earlier.covers(condition)) {
+            return Err(format!(
+                "the rule never applies: the rule of line {line} decides about the same operations first; move this rule before it"
+            ));
         }
+        let window = condition.last.map(|last| last.get() - condition.first.get() + 1);
+        let has_times_for_all = condition.times.is_none_or(|times| window.is_some_and(|window| window <= times.get()));
         // One with reorder applies to no operation while it holds another one back.
-        let is_decisive = rule.injection.fault() != Fault::Reorder
-            && condition.first.get() == 1
-            && (condition.last, condition.times) == (None, None)
-            && condition.probability == Probability::CERTAIN;
-        if is_decisive {
-            self.0.insert((condition.command.clone(), condition.collection.clone(), needs_reply), *line);
+        if rule.injection.fault() != Fault::Reorder
+            && has_times_for_all
+            && condition.probability == Probability::CERTAIN
+        {
+            self.0.push(DecisiveRule { line: *line, condition: condition.clone(), needs_reply });
         }
         Ok(())
     }

@@ -87,6 +87,16 @@ fn a_rule_that_never_applies_is_refused() {
     command("update_one", "no driver sends a command 'update_one': write \"update\"");
     command("findOneAndUpdate", "no driver sends a command 'findOneAndUpdate': write \"findAndModify\"");
     command("getmore", "no driver sends a command 'getmore': write \"getMore\"");
+    command("bulk_write", "'bulk_write' is a method of drivers, and no command: that of a collection sends \"insert\"");
+    command("startTransaction", "'startTransaction' is a method of drivers, and no command: the first operation");
+    for of_none in ["bulkWrite", "commitTransaction", "ping"] {
+        let expected = format!("line 4: an operation with the command '{of_none}' has no collection");
+        check(&format!("[[rule]]\nfault = 'cut'\ncommand = '{of_none}'\ncollection = 'c'"), &expected);
+    }
+    check(
+        "[[rule]]\nfault = 'cut'\ncommand = ''",
+        "line 3: 'command' is a text in quotation marks, which is not empty",
+    );
     command("find:3", "'find:3' is not the name of a command: write one such as \"find\"");
     for right in ["update", "findandmodify", "bulkWrite", "myOwnCommand", "_configsvrMoveChunk"] {
         assert!(parse(&format!("[[rule]]\nfault = 'cut'\ncommand = '{right}'")).is_ok(), "{right}");
@@ -122,6 +132,25 @@ fn a_rule_after_one_that_decides_about_the_same_operations_is_refused() {
     check("fault = 'cut'", "fault = 'lose-reply'\ncommand = 'find'\ncollection = 'a'\nnth = 2", true);
     check("fault = 'delay'\ncommand = 'find'", "fault = 'cut'\ncommand = 'find'\ncollection = 'a'", true);
     check("fault = 'delay'\ncollection = 'a'", "fault = 'duplicate'\ncommand = 'find'\ncollection = 'a'", true);
+    let windows = [
+        ("nth = 2", "nth = 2", true),
+        ("first = 2\nlast = 5", "first = 3\nlast = 5", true),
+        ("first = 3", "nth = 7", true),
+    ];
+    let others = [
+        ("nth = 2", "nth = 3", false),
+        ("first = 2\nlast = 5", "first = 2\nlast = 6", false),
+        ("last = 5", "first = 1", false),
+    ];
+    for (first, second, is_refused) in windows.into_iter().chain(others) {
+        let rule = |window: &str, of: &str| format!("fault = 'cut'\ncommand = 'update'\n{of}{window}");
+        check(&rule(first, ""), &rule(second, ""), is_refused);
+        // The operations of a collection have other numbers.
+        check(&rule(first, ""), &rule(second, "collection = 'a'\n"), false);
+        check(&rule(&format!("{first}\nprobability = 0.5"), ""), &rule(second, ""), false);
+    }
+    check("fault = 'cut'\nlast = 5\ntimes = 5", "fault = 'cut'\nnth = 5", true);
+    check("fault = 'cut'\nlast = 5\ntimes = 4", "fault = 'cut'\nnth = 5", false);
     check("fault = 'cut'", "fault = 'delay'", false); // It delays what has no reply.
     check("fault = 'cut'\ncommand = 'find'", "fault = 'cut'", false);
     check("fault = 'cut'\ncommand = 'find'", "fault = 'cut'\ncommand = 'update'", false);
@@ -168,10 +197,10 @@ fn a_mistake_is_named_with_its_line_and_what_to_write() {
     );
     check(
         "[[rule]]\nfault = 'throttle'\nbytes_per_second = 0",
-        "line 3: 'bytes_per_second' is a whole number from 1 on",
+        "line 3: 'bytes_per_second' is a whole number from 1 to",
     );
-    check("[[rule]]\nfault = 'cut'\nnth = 0", "line 3: 'nth' is a whole number from 1 on");
-    check("[[rule]]\nfault = 'cut'\ntimes = -1", "line 3: 'times' is a whole number from 1 on");
+    check("[[rule]]\nfault = 'cut'\nnth = 0", "line 3: 'nth' is a whole number from 1 to");
+    check("[[rule]]\nfault = 'cut'\ntimes = -1", "line 3: 'times' is a whole number from 1 to");
     check("[[rule]]\nfault = 'cut'\nfirst = 2\nnth = 2", "line 4: 'nth' and 'first' exclude each other");
     check("[[rule]]\nfault = 'cut'\nfirst = 3\nlast = 2", "line 4: 'last' is 2, which is before 'first', 3");
     check("[[rule]]\nfault = 'cut'\nprobability = 2", "line 3: 'probability' is a number between 0 and 1");

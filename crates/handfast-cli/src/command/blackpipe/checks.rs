@@ -12,6 +12,7 @@ use handfast_store::{Aggregate, DocumentStore, Namespace, StoreExt as _};
 
 use self::field::{Field, Sum, hidden_differences};
 use super::shell_word::{flag, quoted};
+use crate::listing::counted;
 
 /// Databases that are not the program's.
 const SYSTEM_DATABASES: [&str; 3] = ["admin", "config", "local"];
@@ -33,12 +34,20 @@ pub(super) struct DataChecks {
 /// The values that the checks read, each in the order of its flags.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Observation {
-    sums: Vec<RawBson>,
+    sums: Vec<ObservedSum>,
     /// A value that occurs several times, with their number.
     repeated: Vec<Option<(RawBson, i64)>>,
     counts: Vec<u64>,
     /// The checks that have nothing to look at, a sentence each.
     vacuous: Vec<String>,
+}
+
+/// The sum of a field.
+#[derive(Clone, Debug, PartialEq)]
+struct ObservedSum {
+    value: RawBson,
+    /// Why it may be the same although the values are other ones.
+    hides: Option<&'static str>,
 }
 
 impl Observation {
@@ -65,17 +74,17 @@ impl DataChecks {
         for Sum { field, .. } in &self.sum {
             let (namespace, path) = located(store, field).await?;
             let is_number = rawdoc! { "$expr": { "$isNumber": format!("${path}") } };
-            observation
-                .vacuous
-                .extend(nothing_in(store, namespace.as_ref(), field, path, is_number, "a number").await?);
-            let sum = rawdoc! { "$group": { "_id": null, "value": { "$sum": format!("${path}") } } };
-            let found = aggregated(store, namespace, vec![sum]).await?;
-            let value = found.as_ref().and_then(|group| group.get("value").ok().flatten());
-            let value = value.map_or(RawBson::Int32(0), RawBson::from);
-            if let Some(reason) = hidden_differences(value.as_raw_bson_ref()) {
-                observation.vacuous.push(format!("the sum of {field} is {}, {reason}", shown(value.as_raw_bson_ref())));
+            let vacuous = match nothing_in(store, namespace.as_ref(), field, path, is_number, "a number").await? {
+                None => other_values_in(store, namespace.as_ref(), field, path).await?,
+                nothing => nothing,
+            };
+            observation.vacuous.extend(vacuous);
+            let sum = observed_sum(store, namespace, path).await?;
+            if let Some(reason) = sum.hides {
+                let value = shown(sum.value.as_raw_bson_ref());
+                observation.vacuous.push(format!("the sum of {field} is {value}, {reason}"));
             }
-            observation.sums.push(value);
+            observation.sums.push(sum);
         }
         for field in &self.unique {
             let (namespace, path) = located(store, field).await?;
@@ -116,15 +125,18 @@ impl DataChecks {
     pub(super) fn violations(&self, found: &Observation, right: Option<&Observation>) -> Vec<String> {
         let mut wrong = Vec::new();
         for (index, (Sum { field, expected }, sum)) in self.sum.iter().zip(&found.sums).enumerate() {
-            let sum = sum.as_raw_bson_ref();
+            let ObservedSum { value, hides } = sum;
+            let sum = value.as_raw_bson_ref();
             let given = expected.as_ref().map(|number| number.comparable_with(sum));
             let expected = match &given {
                 Some(given) => given.as_raw_bson_ref(),
-                None => right.and_then(|right| right.sums.get(index)).map_or(sum, RawBson::as_raw_bson_ref),
+                None => {
+                    right.and_then(|right| right.sums.get(index)).map_or(sum, |right| right.value.as_raw_bson_ref())
+                }
             };
             if order::compare(sum, expected).is_ne() {
                 wrong.push(format!("the sum of {field} is {}, not {}", shown(sum), shown(expected)));
-            } else if let Some(reason) = hidden_differences(sum) {
+            } else if let Some(reason) = hides {
                 wrong.push(format!("the sum of {field} is {}, {reason}", shown(sum)));
             }
         }
@@ -153,6 +165,39 @@ impl DataChecks {
         });
         sums.chain(unique).chain(counts).collect()
     }
+}
+
+/// Sums up a field.
+async fn observed_sum(store: &impl DocumentStore, namespace: Option<Namespace>, path: &str) -> Result<ObservedSum> {
+    let field = format!("${path}");
+    let counts = rawdoc! { "$and": [{ "$isNumber": field.as_str() }, { "$ne": [field.as_str(), 0] }] };
+    let size = rawdoc! { "$cond": [counts, { "$abs": field.as_str() }, null] };
+    let pipeline = vec![
+        rawdoc! { "$group": { "_id": null, "value": { "$sum": field }, "smallest": { "$min": size } } },
+        rawdoc! { "$set": { "is_rounded": { "$eq": [{ "$add": ["$value", "$smallest"] }, "$value"] } } },
+    ];
+    let found = aggregated(store, namespace, pipeline).await?;
+    let of = |name| found.as_ref().and_then(|group| group.get(name).ok().flatten());
+    let value = of("value").map_or(RawBson::Int32(0), RawBson::from);
+    let rounded =
+        "which stays as it is when the smallest of the values is added once more: sum integers, or values of one size";
+    let is_rounded = of("is_rounded").and_then(RawBsonRef::as_bool) == Some(true);
+    let hides = hidden_differences(value.as_raw_bson_ref()).or(is_rounded.then_some(rounded));
+    Ok(ObservedSum { value, hides })
+}
+
+/// Returns why a sum leaves documents out: the field has a value there, which is no number.
+async fn other_values_in(
+    store: &impl DocumentStore,
+    namespace: Option<&Namespace>,
+    field: &Field,
+    path: &str,
+) -> Result<Option<String>> {
+    let Some(namespace) = namespace else { return Ok(None) };
+    let other = doc! { path: { "$ne": null }, "$expr": { "$not": [{ "$isNumber": format!("${path}") }] } };
+    let count = store.count_matching(namespace, RawDocumentBuf::try_from(&other)?).await?;
+    Ok((count > 0)
+        .then(|| format!("the sum of {field} leaves out {}, where it is no number", counted(count, "documents"))))
 }
 
 /// Returns the first result of a pipeline over a collection, if both are there.

@@ -1,5 +1,6 @@
 //! `--only`: the operations that are explored, and the faults that they meet.
 
+use std::fmt;
 use std::str::FromStr;
 
 use handfast_blackpipe::{Fault, ObservedOperation, OperationNumber, Pair};
@@ -40,6 +41,17 @@ impl FromStr for Selection {
                  {}, or all",
                 explored_faults()
             )),
+        }
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Selection::Command(command) => f.write_str(command),
+            Selection::Operation(operation) => operation.fmt(f),
+            Selection::Fault(fault) => fault.fmt(f),
+            Selection::AllFaults => f.write_str(ALL_FAULTS),
         }
     }
 }
@@ -92,24 +104,35 @@ fn faults(only: &[Selection]) -> Vec<Fault> {
 /// Returns the pairs of the selected operations and faults.
 ///
 /// # Errors
-/// Fails if the program has no operation that is selected.
+/// Fails if the program has no operation of a value of `--only`, or no selected operation can meet a selected fault.
 pub(super) fn pairs(operations: &[ObservedOperation], only: &[Selection]) -> Result<Vec<Pair>, String> {
     let faults = faults(only);
     let is_selected = |observed: &&ObservedOperation| {
         !only.iter().any(Selection::is_of_operations) || only.iter().any(|selection| selection.has(&observed.operation))
     };
-    let pairs: Vec<Pair> = operations.iter().filter(is_selected).flat_map(|observed| observed.pairs(&faults)).collect();
-    if pairs.is_empty() {
+    let missing = only.iter().filter(|selection| selection.is_of_operations());
+    let missing: Vec<String> = missing
+        .filter(|selection| !operations.iter().any(|observed| selection.has(&observed.operation)))
+        .map(ToString::to_string)
+        .collect();
+    if !missing.is_empty() {
         let mut commands: Vec<&str> = operations.iter().map(|observed| observed.operation.command.as_str()).collect();
         commands.sort_unstable();
         commands.dedup();
         return Err(format!(
-            "no operation of the program is selected by --only: its commands are {}; the faults are {}",
+            "--only: the program sends no {}: its commands are {}; the faults are {}",
+            missing.join(", "),
             commands.join(", "),
             explored_faults()
         ));
     }
-    Ok(pairs)
+    let pairs: Vec<Pair> = operations.iter().filter(is_selected).flat_map(|observed| observed.pairs(&faults)).collect();
+    match pairs.is_empty() {
+        false => Ok(pairs),
+        true => Err("--only: the operations are writes without acknowledgement (w: 0), which have no reply, and the faults need one: such a \
+             write can meet lose-request, delay, duplicate and reorder"
+            .to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -154,7 +177,10 @@ mod tests {
         };
         check(&["delete"]);
         check(&["update:3"]);
-        check(&["insert", "cut"]);
+        // A name that is misspelt leaves an operation out, which nobody would notice.
+        check(&["update", "instert"]);
+        assert!(selected(&["update:3", "find", "delete"]).unwrap_err().contains("sends no update:3, delete: its"));
+        assert!(selected(&["insert", "cut"]).unwrap_err().contains("can meet lose-request"));
     }
 
     #[test]

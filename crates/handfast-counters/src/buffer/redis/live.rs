@@ -36,7 +36,7 @@ pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
     /// The address of the server.
     pub(super) address: Arc<Address>,
-    /// The name of the run of the server ([`Settings::run`]).
+    /// The name of the run of the server ([`Settings::run`](super::health::Settings::run)).
     pub(super) run: Arc<str>,
     /// The generation of each kind that was found to be begun in this run.
     generations: Arc<RwLock<HashMap<Kind, Arc<str>>>>,

@@ -119,6 +119,32 @@ async fn a_sum_is_compared_by_its_value() {
     assert_eq!(found("c.n=9007199254740993", integers).await, right);
 }
 
+/// A sum that would not change if one of its values were there twice checks nothing.
+#[tokio::test]
+async fn a_sum_that_hides_a_value_is_refused() {
+    let vacuous = async |documents: Vec<RawDocumentBuf>, field: &str| {
+        let checks = checks(&["--sum", field]).unwrap();
+        let observation = checks.observe(&store(&[("a.c", documents)]).await).await.unwrap();
+        observation.vacuous().join("; ")
+    };
+    let decimals = |texts: [&str; 2]| totals(texts.map(|text| RawBson::Decimal128(text.parse().unwrap())));
+    let rounded = "which stays as it is when the smallest of the values is added once more";
+    let hidden = vacuous(decimals(["1E+33", "0.5"]), "c.n").await;
+    assert!(hidden.contains(rounded), "{hidden}");
+    assert_eq!(vacuous(decimals(["1E+33", "2"]), "c.n").await, "");
+    let doubles = |numbers: [f64; 2]| totals(numbers.map(RawBson::Double));
+    let hidden = vacuous(doubles([1e8, 1e-9]), "c.n").await;
+    assert!(hidden.contains(rounded), "{hidden}");
+    assert_eq!(vacuous(doubles([1e8, -0.0]), "c.n").await, "");
+    assert_eq!(vacuous(totals([RawBson::Int32(0), RawBson::Null]), "c.n").await, "");
+
+    let text = |value: RawBson| vec![rawdoc! { "_id": 1, "n": value }, rawdoc! { "_id": 2, "n": 2 }];
+    let left_out = "the sum of c.n leaves out 1 document, where it is no number";
+    assert_eq!(vacuous(text(RawBson::String("1".to_owned())), "c.n").await, left_out);
+    let array = vec![rawdoc! { "_id": 1, "n": [{ "w": 1 }] }, rawdoc! { "_id": 2, "n": { "w": 2 } }];
+    assert_eq!(vacuous(array, "c.n.w").await, "the sum of c.n.w leaves out 1 document, where it is no number");
+}
+
 #[tokio::test]
 async fn a_unique_value_occurs_once() {
     let right = [("shop.orders", balances(&[1, 2]))];
