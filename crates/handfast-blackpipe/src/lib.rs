@@ -22,4 +22,4 @@ pub use playback::{Playback, PlaybackHandle, PlaybackServer};
 pub use proxy::{Handle, Proxy, Upstream, Warning};
 pub use recording::RecordedMessage;
 pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules, WrittenRule};
-pub use script::{Answer, Autoresponder, Matcher, ReceivedRequest, Role, Script, ScriptedServer};
+pub use script::{Answer, Autoresponder, Matcher, ReceivedRequest, Role, Script, ScriptedReplicaSet, ScriptedServer};

@@ -13,16 +13,23 @@
 //! The script is a function from requests to answers, without a socket. The server does with the connection what an answer says.
 
 mod answer;
+mod connection;
+mod identity;
 mod matcher;
+mod replica_set;
 mod role;
+mod routing;
 mod server;
+mod shared;
 
 use std::fmt;
 
 pub use answer::Answer;
 pub use matcher::{Matcher, ReceivedRequest};
+pub use replica_set::ScriptedReplicaSet;
 pub use role::Role;
-pub use server::{Autoresponder, ScriptedServer};
+pub use server::ScriptedServer;
+pub use shared::Autoresponder;
 
 use crate::{Error, ErrorReply, Result};
 
@@ -70,7 +77,16 @@ struct Response {
 #[derive(Debug)]
 struct Received {
     request: ReceivedRequest,
-    is_expected: bool,
+    reception: Reception,
+}
+
+/// How a script receives a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reception {
+    Expected,
+    NotExpected,
+    /// The member of the replica set does not execute it, and the script goes on.
+    Refused,
 }
 
 impl Script {
@@ -131,19 +147,28 @@ impl Script {
                 return Answer::ok();
             }
         }
-        let is_expected = answer.is_some();
-        self.has_unexpected |= !is_expected;
-        let answer = answer.unwrap_or_else(|| {
-            let message = format!("the script does not expect {}", request.command());
-            Answer::from(ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) })
-        });
+        let (reception, answer) = match answer {
+            Some(answer) => (Reception::Expected, answer),
+            None if !request.is_executed() => (Reception::Refused, routing::refusal(&request).into()),
+            None => {
+                let message = format!("the script does not expect {}", request.command());
+                (Reception::NotExpected, ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) }.into())
+            }
+        };
+        self.has_unexpected |= reception == Reception::NotExpected;
         if self.received.len() < REQUESTS_MAX {
-            self.received.push(Received { request, is_expected });
+            self.received.push(Received { request, reception });
         }
         answer
     }
 
-    /// Returns the requests that arrived, without those that were answered without the script.
+    /// Returns an error if the script names a member that a set of so many members does not have. A server alone has none.
+    fn check_members(&self, count: usize) -> Result<()> {
+        let mut expectations = self.expectations.iter();
+        expectations.try_for_each(|expectation| check_members_of(&expectation.matcher, &expectation.answer, count))
+    }
+
+    /// Returns the requests that arrived, without those that were answered without the script and those that a member of a replica set refused.
     ///
     /// # Errors
     /// [`Error::Script`] with the script and the requests, if a request was not expected or did not arrive.
@@ -151,7 +176,24 @@ impl Script {
         if self.has_unexpected || self.expectations.iter().any(|expectation| !expectation.is_met) {
             return Err(Error::Script { report: self.to_string() });
         }
-        Ok(self.received.into_iter().map(|received| received.request).collect())
+        let expected = self.received.into_iter().filter(|received| received.reception == Reception::Expected);
+        Ok(expected.map(|received| received.request).collect())
+    }
+}
+
+/// Returns an error if a matcher or an answer names a member that a set of so many members does not have.
+fn check_members_of(matcher: &Matcher, answer: &Answer, count: usize) -> Result<()> {
+    let elections = answer.elections();
+    if count == 0 && !(elections.is_empty() && matcher.member().is_none()) {
+        return Err(Error::NoReplicaSet);
+    }
+    elections.into_iter().chain([matcher.member()]).flatten().try_for_each(|member| check_member(member, count))
+}
+
+fn check_member(member: usize, count: usize) -> Result<()> {
+    match member < count {
+        true => Ok(()),
+        false => Err(Error::Member { member, count }),
     }
 }
 
@@ -166,8 +208,13 @@ impl fmt::Display for Script {
             f.write_str("\n  nothing")?;
         }
         f.write_str("\nreceived:")?;
-        for (number, Received { request, is_expected }) in (1_u32..).zip(&self.received) {
-            write!(f, "\n  {number}. {request}: {}", if *is_expected { "expected" } else { "NOT EXPECTED" })?;
+        for (number, Received { request, reception }) in (1_u32..).zip(&self.received) {
+            let reception = match reception {
+                Reception::Expected => "expected",
+                Reception::NotExpected => "NOT EXPECTED",
+                Reception::Refused => "refused, because the member is not the primary",
+            };
+            write!(f, "\n  {number}. {request}: {reception}")?;
         }
         if self.received.is_empty() {
             f.write_str("\n  nothing")?;

@@ -1,4 +1,5 @@
 mod autoresponders;
+mod replica_set;
 
 use std::time::Duration;
 

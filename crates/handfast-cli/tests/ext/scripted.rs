@@ -1,6 +1,8 @@
 //! Scripted servers with pymongo, which nobody here wrote: the cases that the documentation of mockupdb tells, and what drivers do today.
 
+mod drivers;
 mod mockupdb;
+mod replica_set;
 
 use std::process::Command;
 
