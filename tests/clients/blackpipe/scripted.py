@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from pymongo import MongoClient, ReadPreference
-from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
+from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure, PyMongoError
 
 
 def found(collection):
@@ -29,11 +29,10 @@ OPERATIONS = {
 def outcome(operation, collection):
     try:
         return OPERATIONS[operation](collection)
-    except OperationFailure as error:
-        return f"error {error.code}"
-    except AutoReconnect as error:
-        code = getattr(error, "code", None)
-        return "network error" if code is None else f"error {code}"
+    except (OperationFailure, NotPrimaryError) as error:
+        return f"error {error.details['code']}"
+    except AutoReconnect:
+        return "network error"
     except PyMongoError as error:
         return type(error).__name__
 

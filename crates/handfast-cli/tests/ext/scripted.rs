@@ -1,5 +1,6 @@
 //! Scripted servers with pymongo, which nobody here wrote: the cases that the documentation of mockupdb tells, and what drivers do today.
 
+mod answers;
 mod drivers;
 mod mockupdb;
 mod replica_set;
