@@ -17,6 +17,7 @@ pub mod script;
 pub use error::{Error, Result};
 pub use exploration::{Exploration, Explored, PairOutcome};
 pub use fault::{Direction, ErrorReply, Fault, Injection};
+pub use handfast_wire::Compressor;
 pub use operation::{Operation, OperationNumber, Pair};
 pub use playback::{Playback, PlaybackHandle, PlaybackServer};
 pub use proxy::{Handle, Proxy, Upstream, Warning};

@@ -24,6 +24,10 @@ mod shared;
 
 use std::fmt;
 
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_wire::Compressor;
+
 pub use answer::Answer;
 pub use matcher::{Matcher, ReceivedRequest};
 pub use replica_set::ScriptedReplicaSet;
@@ -55,6 +59,8 @@ pub struct Script {
     /// The number of responses that were added, and the number of the next one.
     response_count: u64,
     received: Vec<Received>,
+    /// The compressors that handshakes offer.
+    compressors: Vec<Compressor>,
     /// Whether a request has arrived that was not expected.
     has_unexpected: bool,
 }
@@ -87,6 +93,8 @@ enum Reception {
     NotExpected,
     /// The member of the replica set does not execute it, and the script goes on.
     Refused,
+    /// The answer is several replies, and the client does not accept them.
+    NoExhaust,
 }
 
 impl Script {
@@ -98,6 +106,7 @@ impl Script {
             responses: Vec::new(),
             response_count: 0,
             received: Vec::new(),
+            compressors: Vec::new(),
             has_unexpected: false,
         }
     }
@@ -112,6 +121,21 @@ impl Script {
     pub fn expect(mut self, matcher: Matcher, answer: impl Into<Answer>) -> Self {
         self.expectations.push(Expectation { matcher, answer: answer.into(), is_met: false });
         self
+    }
+
+    /// Offers compressors in handshakes. A client that has one of them compresses its requests; the reply is compressed as its request is.
+    #[must_use]
+    pub fn with_compressors(self, compressors: impl IntoIterator<Item = Compressor>) -> Self {
+        Script { compressors: compressors.into_iter().collect(), ..self }
+    }
+
+    /// Adds the compressors that both sides have, in the order of the client, to the reply to a handshake. A client that names none gets none.
+    fn with_compression(&self, handshake: &RawDocument, mut hello: RawDocumentBuf) -> RawDocumentBuf {
+        let Ok(Some(RawBsonRef::Array(names))) = handshake.get("compression") else { return hello };
+        let offered = |name: &&str| self.compressors.iter().any(|compressor| compressor.name() == *name);
+        let names = names.into_iter().filter_map(|name| name.ok()?.as_str()).filter(offered);
+        hello.append(cstr!("compression"), names.collect::<RawArrayBuf>());
+        hello
     }
 
     /// Adds an answer to all requests that match and meet no expectation; returns its number.
@@ -148,6 +172,10 @@ impl Script {
             }
         }
         let (reception, answer) = match answer {
+            Some(answer) if answer.needs_exhaust() && !request.is_exhaust_allowed() => {
+                let message = format!("the script answers {} with several replies", request.command());
+                (Reception::NoExhaust, ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) }.into())
+            }
             Some(answer) => (Reception::Expected, answer),
             None if !request.is_executed() => (Reception::Refused, routing::refusal(&request).into()),
             None => {
@@ -155,7 +183,7 @@ impl Script {
                 (Reception::NotExpected, ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) }.into())
             }
         };
-        self.has_unexpected |= reception == Reception::NotExpected;
+        self.has_unexpected |= matches!(reception, Reception::NotExpected | Reception::NoExhaust);
         if self.received.len() < REQUESTS_MAX {
             self.received.push(Received { request, reception });
         }
@@ -212,6 +240,7 @@ impl fmt::Display for Script {
             let reception = match reception {
                 Reception::Expected => "expected",
                 Reception::NotExpected => "NOT EXPECTED",
+                Reception::NoExhaust => "EXPECTED AS AN EXHAUST CURSOR, but the client accepts a single reply",
                 Reception::Refused => "refused, because the member is not the primary",
             };
             write!(f, "\n  {number}. {request}: {reception}")?;

@@ -22,6 +22,8 @@ pub enum Answer {
     Delay(Duration, Box<Answer>),
     /// Another answer after this member of a [`ScriptedReplicaSet`](crate::ScriptedReplicaSet) was elected, or, without one, after its primary has stepped down.
     Election(Option<usize>, Box<Answer>),
+    /// These answers, one after the other, to a request that allows it: the batches of an exhaust cursor. Each reply but the last one says that more follows.
+    Exhaust(Vec<Answer>),
     /// Nothing, and the connection stays open.
     Silence,
     /// These bytes in the place of a message.
@@ -90,10 +92,20 @@ impl Answer {
         Answer::Election(None, Box::new(self))
     }
 
+    /// Returns whether the answer needs a request that allows several replies.
+    pub(super) fn needs_exhaust(&self) -> bool {
+        match self {
+            Answer::Delay(_, later) | Answer::Election(_, later) => later.needs_exhaust(),
+            Answer::Exhaust(_) => true,
+            _ => false,
+        }
+    }
+
     /// Returns the new primaries of all elections in the answer.
     pub(super) fn elections(&self) -> Vec<Option<usize>> {
         match self {
             Answer::Delay(_, later) => later.elections(),
+            Answer::Exhaust(answers) => answers.iter().flat_map(Answer::elections).collect(),
             Answer::Election(primary, later) => {
                 let mut elections = later.elections();
                 elections.push(*primary);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bson::raw::CString;
 use bson::{Document, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
-use handfast_wire::OpMsg;
+use handfast_wire::{Compressor, Flags, OpMsg};
 
 /// Characters of a request that a report shows.
 const SHOWN_CHARACTERS_MAX: usize = 1_000;
@@ -14,6 +14,8 @@ const SHOWN_CHARACTERS_MAX: usize = 1_000;
 pub struct ReceivedRequest {
     body: RawDocumentBuf,
     has_reply: bool,
+    is_exhaust_allowed: bool,
+    compressor: Option<Compressor>,
     member: Option<usize>,
     /// Whether the server executes it: a member that is not the primary refuses some.
     is_executed: bool,
@@ -22,7 +24,14 @@ pub struct ReceivedRequest {
 impl ReceivedRequest {
     /// Returns a request with a reply.
     pub fn new(body: RawDocumentBuf) -> Self {
-        ReceivedRequest { body, has_reply: true, member: None, is_executed: true }
+        ReceivedRequest {
+            body,
+            has_reply: true,
+            is_exhaust_allowed: false,
+            compressor: None,
+            member: None,
+            is_executed: true,
+        }
     }
 
     /// Reads a message. Its lists of documents become array fields, as they were in the command of the application.
@@ -36,7 +45,27 @@ impl ReceivedRequest {
                 body.append(name, documents);
             }
         }
-        ReceivedRequest { has_reply: !message.flags.more_to_come, ..ReceivedRequest::new(body) }
+        let Flags { more_to_come, exhaust_allowed, .. } = message.flags;
+        ReceivedRequest {
+            has_reply: !more_to_come,
+            is_exhaust_allowed: exhaust_allowed && !more_to_come,
+            ..ReceivedRequest::new(body)
+        }
+    }
+
+    /// Returns the request as it arrived compressed, or not.
+    pub(super) fn compressed_by(self, compressor: Option<Compressor>) -> Self {
+        ReceivedRequest { compressor, ..self }
+    }
+
+    /// Returns the compressor of the message, if it was compressed.
+    pub fn compressor(&self) -> Option<Compressor> {
+        self.compressor
+    }
+
+    /// Returns whether the client accepts several replies, as for an exhaust cursor.
+    pub fn is_exhaust_allowed(&self) -> bool {
+        self.is_exhaust_allowed
     }
 
     /// Returns the request as a member of a replica set received it, which executes it or refuses it.

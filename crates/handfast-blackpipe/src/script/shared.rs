@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bson::{RawDocument, RawDocumentBuf};
+
 use super::{Answer, Matcher, ReceivedRequest, Script};
 use crate::Result;
 
@@ -20,6 +22,11 @@ impl SharedScript {
 
     pub(super) fn answer(&self, request: ReceivedRequest) -> Answer {
         self.lock().answer(request)
+    }
+
+    /// Returns the reply to a handshake with the compressors that both sides have.
+    pub(super) fn with_compression(&self, handshake: &RawDocument, hello: RawDocumentBuf) -> RawDocumentBuf {
+        self.lock().with_compression(handshake, hello)
     }
 
     pub(super) fn autorespond(&self, matcher: Matcher, answer: Answer) -> Autoresponder {

@@ -4,6 +4,7 @@ mod answers;
 mod drivers;
 mod mockupdb;
 mod replica_set;
+mod streams;
 
 use std::process::Command;
 
