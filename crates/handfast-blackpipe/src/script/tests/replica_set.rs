@@ -25,7 +25,10 @@ fn awaiting(known: &RawDocumentBuf) -> RawDocumentBuf {
 
 /// Reads a reply: its number, that of the request, whether more follows, and the document.
 async fn reply(client: &mut Client) -> (i32, i32, bool, RawDocumentBuf) {
-    let frame = read(&mut client.0, &Limits::default()).await.unwrap().unwrap();
+    // Far below the ten minutes after which a wait ends without a change.
+    let limit = std::time::Duration::from_secs(120);
+    let read = tokio::time::timeout(limit, read(&mut client.0, &Limits::default())).await;
+    let frame = read.expect("a reply at the change").unwrap().unwrap();
     let (header, message) = Message::decode(&frame.bytes, &Limits::default()).unwrap();
     let Message::Msg(message) = message else { panic!("{message:?}") };
     (header.request_id, header.response_to, message.flags.more_to_come, message.body.to_owned())

@@ -7,7 +7,7 @@ use super::drivers::Driver;
 use crate::support::{START_SECONDS_MAX, turn, wait_until};
 
 /// Drivers ask for the state every five minutes, so that they see an election in time only if it is told to them.
-const OPTIONS: &str = "&heartbeatFrequencyMS=300000&serverSelectionTimeoutMS=60000";
+const OPTIONS: &str = "&heartbeatFrequencyMS=300000&serverSelectionTimeoutMS=20000";
 
 /// The operations of the program, and their outcomes.
 const OPERATIONS: [(&str, &str); 9] = [
