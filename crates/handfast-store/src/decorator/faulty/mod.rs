@@ -125,7 +125,7 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
         self.injector.crashed.store(false, Ordering::SeqCst);
     }
 
-    /// Delivers the requests that were delayed ([`Fault::DeliverLate`]) or duplicated ([`Fault::RepeatLater`]); returns the
+    /// Delivers the requests that were delayed ([`Fault::DeliverLate`]) or duplicated ([`Fault::Duplicate`]); returns the
     /// result of each.
     pub async fn deliver_late(&self) -> Vec<Result<()>> {
         let late = std::mem::take(&mut *lock(&self.late));
@@ -148,7 +148,7 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
                 self.later(call);
                 Err(lost(number, operation))
             }
-            Some(Fault::RepeatLater) => {
+            Some(Fault::Duplicate) => {
                 let result = call(Arc::clone(&self.store)).await;
                 self.later(call);
                 result
@@ -249,7 +249,7 @@ impl Injector {
         call: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         match fault {
-            None | Some(Fault::RepeatLater | Fault::FreezeBefore) => call.await,
+            None | Some(Fault::Duplicate | Fault::FreezeBefore) => call.await,
             Some(Fault::Refuse) => Err(unreachable_store(number, operation)),
             Some(Fault::StepDown) => Err(not_primary(number, operation)),
             Some(Fault::LoseRequest | Fault::DeliverLate) => Err(lost(number, operation)),
