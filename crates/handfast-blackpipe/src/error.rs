@@ -47,6 +47,17 @@ pub enum Error {
         /// The script and the requests, a line each.
         report: String,
     },
+    /// A script or a call names a member that a replica set does not have.
+    #[error("the replica set has no member {member}: it has {count} members, and the first one is 0")]
+    Member {
+        /// The number of the member.
+        member: usize,
+        /// The number of members.
+        count: usize,
+    },
+    /// The script of a server alone names members or elections.
+    #[error("a server alone has no members and no elections: start a ScriptedReplicaSet with this script")]
+    NoReplicaSet,
     /// A scenario that is explored is wrong without any fault.
     #[error("the scenario fails without any fault: {0}")]
     WithoutFault(String),

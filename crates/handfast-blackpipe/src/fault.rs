@@ -235,6 +235,11 @@ pub struct ErrorReply {
 /// Source: "Server Discovery and Monitoring" of the driver specifications, "not writable primary" and "node is recovering".
 const STATE_CHANGES: [i32; 8] = [91, 189, 10058, 10107, 11600, 11602, 13435, 13436];
 
+/// Returns whether drivers ask a server for its state after an error with this code.
+pub(crate) fn is_state_change(code: i32) -> bool {
+    STATE_CHANGES.contains(&code)
+}
+
 impl Default for ErrorReply {
     /// Returns the error of a server that is no longer the primary, as it answers a write.
     fn default() -> Self {
@@ -255,7 +260,7 @@ impl ErrorReply {
 
     /// Returns whether drivers ask the server for its state after this error.
     pub fn is_state_change(&self) -> bool {
-        STATE_CHANGES.contains(&self.code)
+        is_state_change(self.code)
     }
 
     /// Returns the reply.

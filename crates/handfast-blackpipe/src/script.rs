@@ -13,16 +13,27 @@
 //! The script is a function from requests to answers, without a socket. The server does with the connection what an answer says.
 
 mod answer;
+mod connection;
+mod identity;
 mod matcher;
+mod replica_set;
 mod role;
+mod routing;
 mod server;
+mod shared;
 
 use std::fmt;
 
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_wire::Compressor;
+
 pub use answer::Answer;
 pub use matcher::{Matcher, ReceivedRequest};
+pub use replica_set::ScriptedReplicaSet;
 pub use role::Role;
-pub use server::{Autoresponder, ScriptedServer};
+pub use server::ScriptedServer;
+pub use shared::Autoresponder;
 
 use crate::{Error, ErrorReply, Result};
 
@@ -48,6 +59,8 @@ pub struct Script {
     /// The number of responses that were added, and the number of the next one.
     response_count: u64,
     received: Vec<Received>,
+    /// The compressors that handshakes offer.
+    compressors: Vec<Compressor>,
     /// Whether a request has arrived that was not expected.
     has_unexpected: bool,
 }
@@ -70,7 +83,18 @@ struct Response {
 #[derive(Debug)]
 struct Received {
     request: ReceivedRequest,
-    is_expected: bool,
+    reception: Reception,
+}
+
+/// How a script receives a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reception {
+    Expected,
+    NotExpected,
+    /// The member of the replica set does not execute it, and the script goes on.
+    Refused,
+    /// The answer is several replies, and the client does not accept them.
+    NoExhaust,
 }
 
 impl Script {
@@ -82,6 +106,7 @@ impl Script {
             responses: Vec::new(),
             response_count: 0,
             received: Vec::new(),
+            compressors: Vec::new(),
             has_unexpected: false,
         }
     }
@@ -96,6 +121,21 @@ impl Script {
     pub fn expect(mut self, matcher: Matcher, answer: impl Into<Answer>) -> Self {
         self.expectations.push(Expectation { matcher, answer: answer.into(), is_met: false });
         self
+    }
+
+    /// Offers compressors in handshakes. A client that has one of them compresses its requests; the reply is compressed as its request is.
+    #[must_use]
+    pub fn with_compressors(self, compressors: impl IntoIterator<Item = Compressor>) -> Self {
+        Script { compressors: compressors.into_iter().collect(), ..self }
+    }
+
+    /// Adds the compressors that both sides have, in the order of the client, to the reply to a handshake. A client that names none gets none.
+    fn with_compression(&self, handshake: &RawDocument, mut hello: RawDocumentBuf) -> RawDocumentBuf {
+        let Ok(Some(RawBsonRef::Array(names))) = handshake.get("compression") else { return hello };
+        let offered = |name: &&str| self.compressors.iter().any(|compressor| compressor.name() == *name);
+        let names = names.into_iter().filter_map(|name| name.ok()?.as_str()).filter(offered);
+        hello.append(cstr!("compression"), names.collect::<RawArrayBuf>());
+        hello
     }
 
     /// Adds an answer to all requests that match and meet no expectation; returns its number.
@@ -131,19 +171,32 @@ impl Script {
                 return Answer::ok();
             }
         }
-        let is_expected = answer.is_some();
-        self.has_unexpected |= !is_expected;
-        let answer = answer.unwrap_or_else(|| {
-            let message = format!("the script does not expect {}", request.command());
-            Answer::from(ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) })
-        });
+        let (reception, answer) = match answer {
+            Some(answer) if answer.needs_exhaust() && !request.is_exhaust_allowed() => {
+                let message = format!("the script answers {} with several replies", request.command());
+                (Reception::NoExhaust, ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) }.into())
+            }
+            Some(answer) => (Reception::Expected, answer),
+            None if !request.is_executed() => (Reception::Refused, routing::refusal(&request).into()),
+            None => {
+                let message = format!("the script does not expect {}", request.command());
+                (Reception::NotExpected, ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) }.into())
+            }
+        };
+        self.has_unexpected |= matches!(reception, Reception::NotExpected | Reception::NoExhaust);
         if self.received.len() < REQUESTS_MAX {
-            self.received.push(Received { request, is_expected });
+            self.received.push(Received { request, reception });
         }
         answer
     }
 
-    /// Returns the requests that arrived, without those that were answered without the script.
+    /// Returns an error if the script names a member that a set of so many members does not have. A server alone has none.
+    fn check_members(&self, count: usize) -> Result<()> {
+        let mut expectations = self.expectations.iter();
+        expectations.try_for_each(|expectation| check_members_of(&expectation.matcher, &expectation.answer, count))
+    }
+
+    /// Returns the requests that arrived, without those that were answered without the script and those that a member of a replica set refused.
     ///
     /// # Errors
     /// [`Error::Script`] with the script and the requests, if a request was not expected or did not arrive.
@@ -151,7 +204,24 @@ impl Script {
         if self.has_unexpected || self.expectations.iter().any(|expectation| !expectation.is_met) {
             return Err(Error::Script { report: self.to_string() });
         }
-        Ok(self.received.into_iter().map(|received| received.request).collect())
+        let expected = self.received.into_iter().filter(|received| received.reception == Reception::Expected);
+        Ok(expected.map(|received| received.request).collect())
+    }
+}
+
+/// Returns an error if a matcher or an answer names a member that a set of so many members does not have.
+fn check_members_of(matcher: &Matcher, answer: &Answer, count: usize) -> Result<()> {
+    let elections = answer.elections();
+    if count == 0 && !(elections.is_empty() && matcher.member().is_none()) {
+        return Err(Error::NoReplicaSet);
+    }
+    elections.into_iter().chain([matcher.member()]).flatten().try_for_each(|member| check_member(member, count))
+}
+
+fn check_member(member: usize, count: usize) -> Result<()> {
+    match member < count {
+        true => Ok(()),
+        false => Err(Error::Member { member, count }),
     }
 }
 
@@ -166,8 +236,14 @@ impl fmt::Display for Script {
             f.write_str("\n  nothing")?;
         }
         f.write_str("\nreceived:")?;
-        for (number, Received { request, is_expected }) in (1_u32..).zip(&self.received) {
-            write!(f, "\n  {number}. {request}: {}", if *is_expected { "expected" } else { "NOT EXPECTED" })?;
+        for (number, Received { request, reception }) in (1_u32..).zip(&self.received) {
+            let reception = match reception {
+                Reception::Expected => "expected",
+                Reception::NotExpected => "NOT EXPECTED",
+                Reception::NoExhaust => "EXPECTED AS AN EXHAUST CURSOR, but the client accepts a single reply",
+                Reception::Refused => "refused, because the member is not the primary",
+            };
+            write!(f, "\n  {number}. {request}: {reception}")?;
         }
         if self.received.is_empty() {
             f.write_str("\n  nothing")?;

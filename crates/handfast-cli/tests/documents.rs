@@ -251,3 +251,16 @@ fn types_are_found_in_sources_and_in_the_glossary() {
         "| noun | meaning |\n| --- | --- |\n| cursor (`Cursor`) | Some `Page`s. |\n| class (of an error) | x |";
     assert_eq!(glossary_types(glossary), BTreeMap::from([("cursor".to_owned(), "Cursor".to_owned())]));
 }
+
+/// A fault that a network and a store both have is called by one name.
+#[test]
+fn the_faults_of_the_black_pipe_and_of_a_store_have_the_same_names() -> Result<()> {
+    use handfast_store::decorator::Fault;
+    let store: Vec<&str> = Fault::ALL_OUTCOMES.into_iter().map(Fault::name).collect();
+    let both = handfast_blackpipe::Fault::ALL.map(handfast_blackpipe::Fault::name);
+    let both: Vec<&str> = both.into_iter().filter(|name| store.contains(name)).collect();
+    ensure!(both == ["lose-request", "lose-reply", "duplicate"], "{both:?}");
+    let delay = Fault::Delay(std::time::Duration::ZERO);
+    ensure!(delay.name() == handfast_blackpipe::Fault::Delay.name(), "{delay}");
+    Ok(())
+}

@@ -1,4 +1,4 @@
-// Programs for the tests of `handfast blackpipe explore`: the argument is the name of one.
+// Programs for the tests of the black pipe: the first argument is the name of one.
 package main
 
 import (
@@ -20,6 +20,12 @@ var programs = map[string]func(context.Context, *mongo.Client) error{
 
 func main() {
 	background := context.Background()
+	if len(os.Args) > 2 && os.Args[1] == "scripted" {
+		if err := scripted(background, os.Args[2:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
 	if err != nil {
 		log.Fatal(err)

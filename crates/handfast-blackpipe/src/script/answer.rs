@@ -20,6 +20,10 @@ pub enum Answer {
     Cut(RawDocumentBuf),
     /// Another answer after a time.
     Delay(Duration, Box<Answer>),
+    /// Another answer after this member of a [`ScriptedReplicaSet`](crate::ScriptedReplicaSet) was elected, or, without one, after its primary has stepped down.
+    Election(Option<usize>, Box<Answer>),
+    /// These answers, one after the other, to a request that allows it: the batches of an exhaust cursor. Each reply but the last one says that more follows.
+    Exhaust(Vec<Answer>),
     /// Nothing, and the connection stays open.
     Silence,
     /// These bytes in the place of a message.
@@ -73,6 +77,42 @@ impl Answer {
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         Answer::Delay(time, Box::new(self))
+    }
+
+    /// Returns this answer after the election of a member of a [`ScriptedReplicaSet`](crate::ScriptedReplicaSet), in the middle of the operation.
+    #[must_use]
+    pub fn after_election(self, member: usize) -> Self {
+        Answer::Election(Some(member), Box::new(self))
+    }
+
+    /// Returns this answer after the primary of a [`ScriptedReplicaSet`](crate::ScriptedReplicaSet) has stepped down, in the middle of the operation. There is no
+    /// primary until an election.
+    #[must_use]
+    pub fn after_step_down(self) -> Self {
+        Answer::Election(None, Box::new(self))
+    }
+
+    /// Returns whether the answer needs a request that allows several replies.
+    pub(super) fn needs_exhaust(&self) -> bool {
+        match self {
+            Answer::Delay(_, later) | Answer::Election(_, later) => later.needs_exhaust(),
+            Answer::Exhaust(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the new primaries of all elections in the answer.
+    pub(super) fn elections(&self) -> Vec<Option<usize>> {
+        match self {
+            Answer::Delay(_, later) => later.elections(),
+            Answer::Exhaust(answers) => answers.iter().flat_map(Answer::elections).collect(),
+            Answer::Election(primary, later) => {
+                let mut elections = later.elections();
+                elections.push(*primary);
+                elections
+            }
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bson::raw::CString;
 use bson::{Document, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
-use handfast_wire::OpMsg;
+use handfast_wire::{Compressor, Flags, OpMsg};
 
 /// Characters of a request that a report shows.
 const SHOWN_CHARACTERS_MAX: usize = 1_000;
@@ -14,12 +14,24 @@ const SHOWN_CHARACTERS_MAX: usize = 1_000;
 pub struct ReceivedRequest {
     body: RawDocumentBuf,
     has_reply: bool,
+    is_exhaust_allowed: bool,
+    compressor: Option<Compressor>,
+    member: Option<usize>,
+    /// Whether the server executes it: a member that is not the primary refuses some.
+    is_executed: bool,
 }
 
 impl ReceivedRequest {
     /// Returns a request with a reply.
     pub fn new(body: RawDocumentBuf) -> Self {
-        ReceivedRequest { body, has_reply: true }
+        ReceivedRequest {
+            body,
+            has_reply: true,
+            is_exhaust_allowed: false,
+            compressor: None,
+            member: None,
+            is_executed: true,
+        }
     }
 
     /// Reads a message. Its lists of documents become array fields, as they were in the command of the application.
@@ -33,7 +45,41 @@ impl ReceivedRequest {
                 body.append(name, documents);
             }
         }
-        ReceivedRequest { body, has_reply: !message.flags.more_to_come }
+        let Flags { more_to_come, exhaust_allowed, .. } = message.flags;
+        ReceivedRequest {
+            has_reply: !more_to_come,
+            is_exhaust_allowed: exhaust_allowed && !more_to_come,
+            ..ReceivedRequest::new(body)
+        }
+    }
+
+    /// Returns the request as it arrived compressed, or not.
+    pub(super) fn compressed_by(self, compressor: Option<Compressor>) -> Self {
+        ReceivedRequest { compressor, ..self }
+    }
+
+    /// Returns the compressor of the message, if it was compressed.
+    pub fn compressor(&self) -> Option<Compressor> {
+        self.compressor
+    }
+
+    /// Returns whether the client accepts several replies, as for an exhaust cursor.
+    pub fn is_exhaust_allowed(&self) -> bool {
+        self.is_exhaust_allowed
+    }
+
+    /// Returns the request as a member of a replica set received it, which executes it or refuses it.
+    pub(super) fn at(self, member: usize, is_executed: bool) -> Self {
+        ReceivedRequest { member: Some(member), is_executed, ..self }
+    }
+
+    /// Returns the member that received the request, if the server is one of a [`ScriptedReplicaSet`](crate::ScriptedReplicaSet).
+    pub fn member(&self) -> Option<usize> {
+        self.member
+    }
+
+    pub(super) fn is_executed(&self) -> bool {
+        self.is_executed
     }
 
     /// Returns the whole request.
@@ -75,10 +121,15 @@ impl fmt::Display for ReceivedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = Document::try_from(&*self.body).map_or_else(|error| error.to_string(), |body| body.to_string());
         match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
-            Some((end, _)) => write!(f, "{}..", text.get(..end).unwrap_or_default()),
-            None => f.write_str(&text),
+            Some((end, _)) => write!(f, "{}..", text.get(..end).unwrap_or_default())?,
+            None => f.write_str(&text)?,
         }
+        write_member(f, self.member)
     }
+}
+
+fn write_member(f: &mut fmt::Formatter<'_>, member: Option<usize>) -> fmt::Result {
+    member.map_or(Ok(()), |member| write!(f, " at member {member}"))
 }
 
 /// Conditions on a request, all of which have to hold.
@@ -86,6 +137,7 @@ impl fmt::Display for ReceivedRequest {
 pub struct Matcher {
     command: Option<String>,
     collection: Option<String>,
+    member: Option<usize>,
     fields: Vec<(String, RawBson)>,
     /// The paths of fields that the request does not have.
     absent: Vec<String>,
@@ -99,13 +151,24 @@ impl Matcher {
 
     /// Returns a matcher without a condition: each request matches.
     pub fn any() -> Self {
-        Matcher { command: None, collection: None, fields: Vec::new(), absent: Vec::new() }
+        Matcher { command: None, collection: None, member: None, fields: Vec::new(), absent: Vec::new() }
     }
 
     /// Adds the condition that the request is on this collection, which is written with its database, such as `shop.orders`.
     #[must_use]
     pub fn on(self, collection: &str) -> Self {
         Matcher { collection: Some(collection.to_owned()), ..self }
+    }
+
+    /// Adds the condition that this member of a [`ScriptedReplicaSet`](crate::ScriptedReplicaSet) receives the request. Without it, a request matches at each member
+    /// that executes it: a write at the primary.
+    #[must_use]
+    pub fn at(self, member: usize) -> Self {
+        Matcher { member: Some(member), ..self }
+    }
+
+    pub(super) fn member(&self) -> Option<usize> {
+        self.member
     }
 
     /// Adds the condition that a field has a value. The field is named by its path, such as `filter.status` or `documents.0._id`. Numbers
@@ -127,6 +190,7 @@ impl Matcher {
     pub fn matches(&self, request: &ReceivedRequest) -> bool {
         self.command.as_deref().is_none_or(|command| command == request.command())
             && (self.collection.is_none() || self.collection == request.collection())
+            && self.member.map_or(request.is_executed, |member| request.member == Some(member))
             && self.fields.iter().all(|(path, expected)| {
                 request.get(path).is_some_and(|found| are_equal(found, expected.as_raw_bson_ref()))
             })
@@ -140,6 +204,7 @@ impl fmt::Display for Matcher {
         if let Some(collection) = &self.collection {
             write!(f, " on {collection}")?;
         }
+        write_member(f, self.member)?;
         for (path, value) in &self.fields {
             match bson::Bson::try_from(value.clone()) {
                 Ok(value) => write!(f, ", {path} = {value}")?,

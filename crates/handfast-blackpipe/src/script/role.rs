@@ -22,36 +22,58 @@ pub enum Role {
 impl Role {
     /// Returns the reply to a handshake. It has no `topologyVersion`, so that drivers ask for the state from time to time and do not wait for changes.
     pub(super) fn hello(&self, address: &str) -> RawDocumentBuf {
-        let is_writable = !matches!(self, Role::Secondary(_));
-        let mut hello = rawdoc! {
-            "ok": 1.0,
-            "helloOk": true,
-            "ismaster": is_writable,
-            "isWritablePrimary": is_writable,
-            "maxBsonObjectSize": 16 * 1024 * 1024,
-            "maxMessageSizeBytes": 48_000_000,
-            "maxWriteBatchSize": 100_000,
-            "minWireVersion": 0,
-            "maxWireVersion": WIRE_VERSION,
-            "readOnly": false,
-        };
-        if *self != Role::Standalone {
-            hello.append(cstr!("logicalSessionTimeoutMinutes"), 30);
-        }
         match self {
-            Role::Standalone => {}
-            Role::Mongos => hello.append(cstr!("msg"), "isdbgrid"),
-            Role::Primary(set) | Role::Secondary(set) => {
-                hello.append(cstr!("setName"), set.as_str());
-                hello.append(cstr!("setVersion"), 1);
-                hello.append(cstr!("secondary"), !is_writable);
-                hello.append(cstr!("hosts"), bson::rawbson!([address]));
-                hello.append(cstr!("me"), address);
-                if is_writable {
-                    hello.append(cstr!("primary"), address);
-                }
+            Role::Standalone => limits(true),
+            Role::Mongos => {
+                let mut hello = limits(true);
+                append_sessions(&mut hello);
+                hello.append(cstr!("msg"), "isdbgrid");
+                hello
             }
+            Role::Primary(set) => member_hello(set, [address], address, Some(address)),
+            Role::Secondary(set) => member_hello(set, [address], address, None),
         }
-        hello
     }
+}
+
+/// Returns the reply of a member of a replica set to a handshake.
+pub(super) fn member_hello<'a>(
+    set: &str,
+    hosts: impl IntoIterator<Item = &'a str>,
+    address: &str,
+    primary: Option<&str>,
+) -> RawDocumentBuf {
+    let is_primary = primary == Some(address);
+    let mut hello = limits(is_primary);
+    append_sessions(&mut hello);
+    hello.append(cstr!("setName"), set);
+    hello.append(cstr!("setVersion"), 1);
+    hello.append(cstr!("secondary"), !is_primary);
+    hello.append(cstr!("hosts"), hosts.into_iter().collect::<bson::RawArrayBuf>());
+    hello.append(cstr!("me"), address);
+    if let Some(primary) = primary {
+        hello.append(cstr!("primary"), primary);
+    }
+    hello
+}
+
+/// Returns what all servers tell of themselves.
+fn limits(is_writable: bool) -> RawDocumentBuf {
+    rawdoc! {
+        "ok": 1.0,
+        "helloOk": true,
+        "ismaster": is_writable,
+        "isWritablePrimary": is_writable,
+        "maxBsonObjectSize": 16 * 1024 * 1024,
+        "maxMessageSizeBytes": 48_000_000,
+        "maxWriteBatchSize": 100_000,
+        "minWireVersion": 0,
+        "maxWireVersion": WIRE_VERSION,
+        "readOnly": false,
+    }
+}
+
+/// Appends that the server has sessions.
+fn append_sessions(hello: &mut RawDocumentBuf) {
+    hello.append(cstr!("logicalSessionTimeoutMinutes"), 30);
 }

@@ -1,4 +1,6 @@
 mod autoresponders;
+mod replica_set;
+mod streams;
 
 use std::time::Duration;
 

@@ -1,6 +1,10 @@
 //! Scripted servers with pymongo, which nobody here wrote: the cases that the documentation of mockupdb tells, and what drivers do today.
 
+mod answers;
+mod drivers;
 mod mockupdb;
+mod replica_set;
+mod streams;
 
 use std::process::Command;
 

@@ -103,7 +103,7 @@ async fn every_point(work: Work, operations_min: u64) {
         for number in 0..operations {
             met += u64::from(point(work, number, fault, Arrival::AfterTheRepetition).await);
             points += 1;
-            if matches!(fault, Fault::DeliverLate | Fault::RepeatLater) {
+            if matches!(fault, Fault::DeliverLate | Fault::Duplicate) {
                 met += u64::from(point(work, number, fault, Arrival::BeforeTheRepetition).await);
                 points += 1;
             }

@@ -118,7 +118,7 @@ async fn every_fault_at_every_operation() {
         Fault::LoseReply,
         Fault::CrashBefore,
         Fault::CrashAfter,
-        Fault::RepeatLater,
+        Fault::Duplicate,
         Fault::DeliverLate,
     ];
     let mut points = 0;

@@ -62,7 +62,7 @@ impl Kind {
             Kind::LoseReply => Fault::LoseReply,
             Kind::CrashBefore => Fault::CrashBefore,
             Kind::CrashAfter => Fault::CrashAfter,
-            Kind::DuplicateBeforeRecovery | Kind::DuplicateAfterRecovery => Fault::RepeatLater,
+            Kind::DuplicateBeforeRecovery | Kind::DuplicateAfterRecovery => Fault::Duplicate,
             Kind::DelayedPastRecovery => Fault::DeliverLate,
         }
     }

@@ -9,6 +9,7 @@
 mod login;
 mod repeats;
 mod scenarios;
+mod scripted;
 mod transactions;
 mod workload;
 
@@ -26,6 +27,7 @@ async fn main() -> anyhow::Result<()> {
             return Ok(());
         }
         Some("repeats") => return repeats::run(&uri).await,
+        Some("scripted") => return scripted::run(&uri, &arguments[1..]).await,
         Some("workload") => return workload::main(&uri, &arguments[1..]).await,
         _ => {}
     }

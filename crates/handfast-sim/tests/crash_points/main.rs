@@ -103,14 +103,14 @@ async fn check_point(number: u64, kind: Fault, defect: Option<Defect>, reference
     if faulty_store.database.counts().open() != 0 {
         return Err(format!("a transaction is left open: {:?}", faulty_store.database.counts()));
     }
-    if matches!(kind, Fault::DeliverLate | Fault::RepeatLater) {
+    if matches!(kind, Fault::DeliverLate | Fault::Duplicate) {
         // The request arrives after the client has repeated all actions.
         repeat_all(&faulty_store.database, faulty_store.defect, reference).await?;
         for _late in faulty_store.faulty.deliver_late().await {}
         let last = reference.states.len() - 1;
         expect_state(&dump(&faulty_store.store).await, reference, last..=last, "after a late request")?;
     }
-    let late = matches!(kind, Fault::DeliverLate | Fault::RepeatLater);
+    let late = matches!(kind, Fault::DeliverLate | Fault::Duplicate);
     let (directory, store) = faulty_store.kill().await;
     let maybe = usize::from(error.is_some_and(|error| error.applied() == Applied::Maybe));
     let expected = if late { Action::ALL.len()..=Action::ALL.len() } else { done..=done + maybe };

@@ -178,7 +178,7 @@ impl Scheduler {
             }
             6..10 if self.disturbance.includes(Disturbance::LostRequests) => {
                 let faults =
-                    [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::DeliverLate, Fault::RepeatLater];
+                    [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::DeliverLate, Fault::Duplicate];
                 self.release(process, number, Some(faults[self.below(faults.len())]));
             }
             10..12 if self.disturbance.includes(Disturbance::LostRequests) => {

@@ -20,7 +20,9 @@ pub mod resilient;
 pub use checked::Checked;
 pub use delegating::DelegatingStore;
 pub use durability::WithDurability;
-pub use faulty::{Address, Fault, Faulty, InjectedFault, Plan};
+pub use faulty::{
+    Address, Exploration, ExplorationError, Explored, Fault, Faulty, InjectedFault, Pair, PairOutcome, Plan,
+};
 pub use metered::{Latency, Metered, OperationReport};
 pub use operation::Operation;
 pub use resilient::Resilient;

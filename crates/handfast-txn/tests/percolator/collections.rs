@@ -253,7 +253,7 @@ async fn every_operation_of_a_drop_meets_every_fault() {
     for removal in REMOVALS {
         for fault in Fault::ALL_OUTCOMES {
             for late in [Late::Soon, Late::PastRecovery] {
-                let is_late = matches!(fault, Fault::DeliverLate | Fault::RepeatLater);
+                let is_late = matches!(fault, Fault::DeliverLate | Fault::Duplicate);
                 for number in 0..if late == Late::Soon || is_late { OPERATIONS_MAX } else { 0 } {
                     let bank = bank_before(removal).await;
                     let receipts = &kept()[0];

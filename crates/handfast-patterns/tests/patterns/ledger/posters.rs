@@ -38,7 +38,7 @@ pub(super) async fn opened(world: &World) -> Ledger {
 
 /// Returns the world on a network that loses one write in twenty, its request or its answer.
 pub(super) fn lossy(world: &World, seed: u32) -> World {
-    let faults = Faults::seeded(seed.into(), 50, [Fault::LoseReply, Fault::LoseRequest, Fault::RepeatLater]);
+    let faults = Faults::seeded(seed.into(), 50, [Fault::LoseReply, Fault::LoseRequest, Fault::Duplicate]);
     world.on(Arc::new(Faulty::new(Arc::clone(&world.store), faults.writes_only())))
 }
 

@@ -186,7 +186,7 @@ async fn copy_arrives_after_two_transfers(world: &World, transfers: &TwoPhase) {
     for id in [1, 2] {
         transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
     }
-    let lossy = world.fault_at(first(Operation::Update, "accounts"), Fault::RepeatLater);
+    let lossy = world.fault_at(first(Operation::Update, "accounts"), Fault::Duplicate);
     for id in [1, 2] {
         assert_eq!(transfers.within(lossy.clone()).run(id).await.unwrap(), Outcome::Done);
     }

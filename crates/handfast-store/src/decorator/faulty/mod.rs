@@ -2,7 +2,8 @@
 //!
 //! Operations are numbered from 0 in the order they are started, pages of cursors included. A harness that wants every
 //! crash point runs a scenario once without faults, asks [`Faulty::operations`] how many there were, and runs it again
-//! for each number and each [`Fault`]:
+//! for each number and each [`Fault`]. [`Exploration`] does this for a scenario and an invariant; a harness of its own
+//! looks like this:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -33,6 +34,7 @@
 //! The caller gets the same error for a lost request and for a lost reply, with the outcome `maybe applied`: on a network it
 //! could not tell them apart either.
 
+mod exploration;
 mod frozen;
 mod plan;
 mod store;
@@ -46,6 +48,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handfast_mql::Code;
 
+pub use self::exploration::{Exploration, ExplorationError, Explored, Pair, PairOutcome};
 use self::frozen::Frozen;
 pub use self::plan::{Address, Fault, Plan};
 use super::Operation;
@@ -53,6 +56,8 @@ use crate::{Applied, Cursor, DocumentStore, Error, ErrorClass, Namespace, Result
 
 /// The number of faults that [`Faulty::injected`] returns at most, the first ones.
 const INJECTED_KEPT_MAX: usize = 100_000;
+/// The number of operations that [`Faulty::started`] returns at most, the first ones.
+const STARTED_KEPT_MAX: usize = 100_000;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A request that the network still delays.
@@ -92,6 +97,11 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
         self.injector.next.load(Ordering::SeqCst)
     }
 
+    /// Returns the operations that were started, in their order.
+    pub fn started(&self) -> Vec<Operation> {
+        lock(&self.injector.started).clone()
+    }
+
     /// Returns the faults injected so far.
     pub fn injected(&self) -> Vec<InjectedFault> {
         lock(&self.injector.injected).clone()
@@ -125,7 +135,7 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
         self.injector.crashed.store(false, Ordering::SeqCst);
     }
 
-    /// Delivers the requests that were delayed ([`Fault::DeliverLate`]) or duplicated ([`Fault::RepeatLater`]); returns the
+    /// Delivers the requests that were delayed ([`Fault::DeliverLate`]) or duplicated ([`Fault::Duplicate`]); returns the
     /// result of each.
     pub async fn deliver_late(&self) -> Vec<Result<()>> {
         let late = std::mem::take(&mut *lock(&self.late));
@@ -148,7 +158,7 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
                 self.later(call);
                 Err(lost(number, operation))
             }
-            Some(Fault::RepeatLater) => {
+            Some(Fault::Duplicate) => {
                 let result = call(Arc::clone(&self.store)).await;
                 self.later(call);
                 result
@@ -177,6 +187,7 @@ struct Injector {
     counted: Vec<AtomicU64>,
     next: AtomicU64,
     crashed: AtomicBool,
+    started: Mutex<Vec<Operation>>,
     injected: Mutex<Vec<InjectedFault>>,
     frozen: Frozen,
 }
@@ -188,6 +199,7 @@ impl Injector {
             plan,
             next: AtomicU64::new(0),
             crashed: AtomicBool::new(false),
+            started: Mutex::default(),
             injected: Mutex::default(),
             frozen: Frozen::default(),
         }
@@ -196,6 +208,11 @@ impl Injector {
     /// Returns the number and the fault of an operation that starts now.
     fn start(&self, operation: Operation, collection: Option<&Namespace>) -> Result<(u64, Option<Fault>)> {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
+        let mut started = lock(&self.started);
+        if started.len() < STARTED_KEPT_MAX {
+            started.push(operation);
+        }
+        drop(started);
         if self.crashed.load(Ordering::SeqCst) {
             return Err(unreachable_store(number, operation));
         }
@@ -249,7 +266,7 @@ impl Injector {
         call: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         match fault {
-            None | Some(Fault::RepeatLater | Fault::FreezeBefore) => call.await,
+            None | Some(Fault::Duplicate | Fault::FreezeBefore) => call.await,
             Some(Fault::Refuse) => Err(unreachable_store(number, operation)),
             Some(Fault::StepDown) => Err(not_primary(number, operation)),
             Some(Fault::LoseRequest | Fault::DeliverLate) => Err(lost(number, operation)),

@@ -1,6 +1,7 @@
 //! The faults, and the plan that says which operation meets which one.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use crate::decorator::Operation;
@@ -29,7 +30,7 @@ pub enum Fault {
     /// recovery.
     DeliverLate,
     /// The request succeeds; a copy of it arrives at [`Faulty::deliver_late`](super::Faulty::deliver_late).
-    RepeatLater,
+    Duplicate,
     /// The request is lost, and every later operation meets an outage until [`Faulty::restart`](super::Faulty::restart).
     CrashBefore,
     /// The request is applied, its reply is lost, and every later operation meets an outage until
@@ -38,6 +39,8 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The faults that every network has, and that every program has to expect.
+    pub const DEFAULT: [Fault; 2] = [Fault::LoseRequest, Fault::LoseReply];
     /// The faults with all outcomes of a request, in which a test of crash points meets each operation: applied or not, once or twice, now or later, by a
     /// process that goes on or is dead. The other faults stop or delay a request, or refuse it in another way.
     pub const ALL_OUTCOMES: [Fault; 7] = [
@@ -45,13 +48,38 @@ impl Fault {
         Fault::LoseRequest,
         Fault::LoseReply,
         Fault::DeliverLate,
-        Fault::RepeatLater,
+        Fault::Duplicate,
         Fault::CrashBefore,
         Fault::CrashAfter,
     ];
     /// The faults after which no request arrives late.
     pub const PROMPT_OUTCOMES: [Fault; 5] =
         [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
+}
+
+impl Fault {
+    /// Returns the name that people write. The black pipe injects faults of the same names between a driver and a server, as far as a network has them.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Refuse => "refuse",
+            Fault::StepDown => "step-down",
+            Fault::LoseRequest => "lose-request",
+            Fault::LoseReply => "lose-reply",
+            Fault::Delay(_) => "delay",
+            Fault::FreezeBefore => "freeze-before",
+            Fault::FreezeAfter => "freeze-after",
+            Fault::DeliverLate => "deliver-late",
+            Fault::Duplicate => "duplicate",
+            Fault::CrashBefore => "crash-before",
+            Fault::CrashAfter => "crash-after",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// The address of a request to a store: the first, second, .. of an operation, or of an operation on one collection.

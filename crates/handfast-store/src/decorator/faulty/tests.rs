@@ -50,7 +50,7 @@ async fn each_fault_has_its_error_and_effect() {
     assert_eq!(meets(Fault::CrashBefore).await, (in_doubt, false));
     assert_eq!(meets(Fault::CrashAfter).await, (in_doubt, true));
     assert_eq!(meets(Fault::DeliverLate).await, (in_doubt, false));
-    assert_eq!(meets(Fault::RepeatLater).await, (None, true));
+    assert_eq!(meets(Fault::Duplicate).await, (None, true));
     assert_eq!(meets(Fault::Delay(Duration::from_millis(1))).await, (None, true));
 }
 
@@ -119,7 +119,7 @@ async fn a_crash_lasts_until_the_restart() {
 
 #[tokio::test]
 async fn late_requests_arrive_once_when_they_are_delivered() {
-    let store = store(Plan::explicit([(0, Fault::DeliverLate), (1, Fault::RepeatLater)]));
+    let store = store(Plan::explicit([(0, Fault::DeliverLate), (1, Fault::Duplicate)]));
     store.update(increment()).await.expect_err("late");
     store.update(increment()).await.expect("at once");
     assert_eq!(truth(&store).await, [rawdoc! { "_id": 1, "n": 1 }]);

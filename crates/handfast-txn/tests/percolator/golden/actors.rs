@@ -124,7 +124,7 @@ impl Actor {
             ["sends,", "answers", "lost"] => self.send(Some(Fault::LoseReply)).await,
             ["sends,", "requests", "lost"] => self.send(Some(Fault::LoseRequest)).await,
             ["sends,", "late"] => self.send(Some(Fault::DeliverLate)).await,
-            ["sends,", "twice"] => self.send(Some(Fault::RepeatLater)).await,
+            ["sends,", "twice"] => self.send(Some(Fault::Duplicate)).await,
             ["sends,", "answers", "lost", "for", "long"] => self.send(Some(Fault::CrashAfter)).await,
             ["is", "back"] => self.store.restart(),
             ["sends", "the", which] => {
