@@ -178,7 +178,7 @@ mod tests {
         check(&["delete"]);
         check(&["update:3"]);
         // A name that is misspelt leaves an operation out, which nobody would notice.
-        check(&["update", "instert"]);
+        check(&["update", "inserts"]);
         assert!(selected(&["update:3", "find", "delete"]).unwrap_err().contains("sends no update:3, delete: its"));
         assert!(selected(&["insert", "cut"]).unwrap_err().contains("can meet lose-request"));
     }
