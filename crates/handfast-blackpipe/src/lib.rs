@@ -23,4 +23,6 @@ pub use playback::{Playback, PlaybackHandle, PlaybackServer};
 pub use proxy::{Handle, Proxy, Upstream, Warning};
 pub use recording::RecordedMessage;
 pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules, WrittenRule};
-pub use script::{Answer, Autoresponder, Matcher, ReceivedRequest, Role, Script, ScriptedReplicaSet, ScriptedServer};
+pub use script::{
+    Answer, Autoresponder, FailedWrite, Matcher, ReceivedRequest, Role, Script, ScriptedReplicaSet, ScriptedServer,
+};

@@ -19,7 +19,7 @@ use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use serde_json::{Map, Value};
 
 use self::difference::{Difference, differences};
-use crate::recording::{RecordedMessage, extended};
+use crate::recording::{RecordedMessage, extended, parsed};
 use crate::{Error, Result};
 
 pub use server::{PlaybackHandle, PlaybackServer};
@@ -81,7 +81,7 @@ impl Playback {
             let wrong = |reason: String| Error::Recording { line, reason };
             match message {
                 RecordedMessage::Hello(reply) => {
-                    playback.hello = Document::try_from(reply).map_err(|error| wrong(error.to_string()))?;
+                    playback.hello = parsed(&reply).map_err(|error| wrong(error.to_string()))?;
                 }
                 RecordedMessage::Request { request, command, .. } => {
                     let fields = playback.compared(&command).map_err(|error| wrong(error.to_string()))?;

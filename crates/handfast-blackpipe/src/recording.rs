@@ -50,7 +50,7 @@ pub enum RecordedMessage {
     Request {
         /// The number of its connection, from 1.
         connection: u64,
-        /// The number of the request, from 1.
+        /// The number of the request, from 1; 0 if it cannot be written as a line.
         request: u64,
         /// The command, with its lists of documents as array fields.
         command: RawDocumentBuf,
@@ -135,7 +135,7 @@ pub(crate) fn extended(document: &RawDocument) -> Result<Value> {
 }
 
 /// Reads a document by functions that call themselves for each level of it.
-fn parsed(document: &RawDocument) -> Result<Document> {
+pub(crate) fn parsed(document: &RawDocument) -> Result<Document> {
     check_depth(document)?;
     Document::try_from(document).map_err(|error| Error::Document(error.to_string()))
 }

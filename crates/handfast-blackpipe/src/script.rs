@@ -28,7 +28,7 @@ use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_wire::Compressor;
 
-pub use answer::Answer;
+pub use answer::{Answer, FailedWrite};
 pub use matcher::{Matcher, ReceivedRequest};
 pub use replica_set::ScriptedReplicaSet;
 pub use role::Role;

@@ -57,6 +57,9 @@ const COINAGES: [&str; 15] = [
     "Through", "Told", "Whole",
 ];
 
+/// Names that no function and no variable may have, for the same reason.
+const COINED_WORDS: [&str; 7] = ["beside", "fate", "in_turns", "judged", "keeper", "strangers", "told"];
+
 /// The declaration of a type in the source of a crate.
 #[derive(Debug, PartialEq)]
 struct TypeDeclaration {
@@ -158,6 +161,32 @@ fn no_type_has_a_coined_name() -> Result<()> {
         .collect();
     ensure!(coined.is_empty(), "name these types by a term of the field:\n{}", coined.join("\n"));
     Ok(())
+}
+
+#[test]
+fn no_function_or_variable_has_a_coined_name() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut coined = Vec::new();
+    for path in sources(&root.join("crates"))? {
+        let text = std::fs::read_to_string(&path)?;
+        let names = text.lines().filter_map(declared_name).filter(|name| COINED_WORDS.contains(name));
+        coined.extend(names.map(|name| format!("{}: {name}", path.display())));
+    }
+    ensure!(coined.is_empty(), "name these by a term of the field:\n{}", coined.join("\n"));
+    Ok(())
+}
+
+/// Returns the name of a function or a variable that a line declares.
+fn declared_name(line: &str) -> Option<&str> {
+    let mut words = line.split(|character: char| !character.is_alphanumeric() && character != '_');
+    words.find(|word| ["fn", "let"].contains(word))?;
+    words.find(|word| !["", "mut"].contains(word))
+}
+
+#[test]
+fn declared_names_are_found() {
+    let names = ["    pub(crate) async fn fate(&self) {", "let mut told = 1;", "    told(fn_name);"].map(declared_name);
+    assert_eq!(names, [Some("fate"), Some("told"), None]);
 }
 
 #[test]

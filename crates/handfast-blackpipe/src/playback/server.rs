@@ -13,7 +13,7 @@ use tracing::debug;
 use super::{Playback, PlayedAnswer};
 use crate::accept::accept;
 use crate::frame::{ReadError, plain, read};
-use crate::proxy::stream::{Acceptor, send};
+use crate::proxy::stream::{AcceptedConnection, Acceptor, send};
 use crate::proxy::{Warning, Warnings};
 use crate::request::{DRIVER_COMMANDS, HANDSHAKES, LOGINS};
 use crate::script::ReceivedRequest;
@@ -117,7 +117,7 @@ async fn answer_requests(
     acceptor: &Acceptor,
     shared: &Shared,
 ) -> std::result::Result<(), ReadError> {
-    let (mut reader, mut writer, address) = acceptor.accept(client).await?;
+    let AcceptedConnection { mut reader, mut writer, address } = acceptor.accept(client).await?;
     while let Some(frame) = read(&mut reader, &shared.limits).await? {
         let request_id = frame.header.request_id;
         let plain = plain(&frame.bytes, &shared.limits)?;

@@ -42,14 +42,15 @@ impl Recorder {
         self.recording().as_ref().is_some_and(|recording| !recording.has_hello)
     }
 
-    /// Records a request, whose bytes are not compressed. Returns what its reply is recorded as; `None` if the request cannot be recorded.
+    /// Records a request, whose bytes are not compressed. Returns what its reply is recorded as; `None` if the request cannot be recorded: it is passed to the
+    /// recording with the number 0, which says so.
     pub(super) fn request(&self, connection: u64, plain: &[u8], has_reply: bool) -> Option<RecordedReply> {
         let mut recording = self.recording();
         let recording = recording.as_mut()?;
         let command = document_of(plain, &Limits::default())?;
         let is_recorded = check_comparable(&command).is_ok();
         recording.request_count += u64::from(is_recorded);
-        let request = recording.request_count;
+        let request = if is_recorded { recording.request_count } else { 0 };
         (recording.write)(&RecordedMessage::Request { connection, request, command, has_reply });
         is_recorded.then_some(RecordedReply::ToRequest(request))
     }

@@ -15,7 +15,7 @@ use tracing::debug;
 use super::late::{LateRequest, send_copy};
 use super::plan::{ReplyHandling, ReplyPlan};
 use super::recorder::{self, RecordedReply};
-use super::stream::{Acceptor, Reader, Writer, send};
+use super::stream::{AcceptedConnection, Acceptor, Reader, Writer, send};
 use super::warning::Warning;
 use super::{Decided, Shared, throttle};
 use crate::fault::{Direction, ErrorReply};
@@ -44,7 +44,7 @@ pub(super) async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Sha
 /// Relays a connection, and closes both sockets at the end.
 async fn relay(client: TcpStream, acceptor: &Acceptor, connection: &Connection) -> Relayed {
     // The driver reaches the proxy at the address by which it connected.
-    let (from_client, to_client, address) = acceptor.accept(client).await?;
+    let AcceptedConnection { reader: from_client, writer: to_client, address } = acceptor.accept(client).await?;
     let (from_server, to_server) = connection.shared.server.connect().await?;
     let to_client = ClientWriter::new(to_client);
     tokio::select! {

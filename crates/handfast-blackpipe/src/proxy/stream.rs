@@ -69,24 +69,32 @@ impl From<String> for Upstream {
 #[derive(Clone, Default)]
 pub(crate) struct Acceptor(Option<TlsAcceptor>);
 
+/// The connection of a client.
+pub(crate) struct AcceptedConnection {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    /// The address by which the client reaches the proxy, with the name that it gave in its handshake, for which the certificate is.
+    pub(crate) address: String,
+}
+
 impl Acceptor {
     pub(crate) fn with_tls(config: Arc<ServerConfig>) -> Self {
         Acceptor(Some(config.into()))
     }
 
-    /// Takes a new connection. Returns the address by which the client reaches the proxy as well: with the name that it gave in its
-    /// handshake, for which the certificate is.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<(Reader, Writer, String), ReadError> {
+    /// Takes a new connection.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<AcceptedConnection, ReadError> {
         stream.set_nodelay(true)?;
         let address = stream.local_addr()?;
         let Some(acceptor) = &self.0 else {
             let (reader, writer) = plain(stream);
-            return Ok((reader, writer, address.to_string()));
+            return Ok(AcceptedConnection { reader, writer, address: address.to_string() });
         };
         let stream = in_time(acceptor.accept(stream)).await.map_err(handshake_error)?;
         let name = stream.get_ref().1.server_name().map(|name| named(name, address));
         let (reader, writer) = halves(stream);
-        Ok((reader, writer, name.unwrap_or_else(|| address.to_string())))
+        let address = name.unwrap_or_else(|| address.to_string());
+        Ok(AcceptedConnection { reader, writer, address })
     }
 }
 

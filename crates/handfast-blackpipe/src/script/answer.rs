@@ -34,6 +34,17 @@ pub enum Answer {
     Oversized(RawDocumentBuf),
 }
 
+/// A statement of a write that failed, for [`Answer::write_errors`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedWrite {
+    /// The index of the document or statement in the request, from 0.
+    pub index: i32,
+    /// The code of the error.
+    pub code: i32,
+    /// The message of the error.
+    pub message: String,
+}
+
 impl Answer {
     /// Returns `{ok: 1}`.
     pub fn ok() -> Self {
@@ -63,11 +74,11 @@ impl Answer {
         ErrorReply { labels, message: message.to_owned(), ..ErrorReply::of_code(code) }.into()
     }
 
-    /// Returns the reply to a write of which `count` documents were written and some failed: each by its index, a code and a message.
-    pub fn write_errors<'a>(count: i32, errors: impl IntoIterator<Item = (i32, i32, &'a str)>) -> Self {
-        let errors = errors
-            .into_iter()
-            .map(|(index, code, message)| rawdoc! { "index": index, "code": code, "errmsg": message });
+    /// Returns the reply to a write of which `count` documents were written and some failed.
+    pub fn write_errors(count: i32, errors: impl IntoIterator<Item = FailedWrite>) -> Self {
+        let errors = errors.into_iter().map(|FailedWrite { index, code, message }| {
+            rawdoc! { "index": index, "code": code, "errmsg": message }
+        });
         let mut reply = rawdoc! { "ok": 1.0, "n": count };
         reply.append(cstr!("writeErrors"), array(errors));
         Answer::Document(reply)

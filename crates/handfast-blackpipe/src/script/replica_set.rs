@@ -25,7 +25,7 @@ use super::identity::Identity;
 use super::server::{Task, bind};
 use super::shared::{Autoresponder, SharedScript};
 use super::{Answer, Matcher, ReceivedRequest, Script};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Servers on free ports of 127.0.0.1 that are one replica set, and follow one script. They end when this is dropped.
 ///
@@ -42,8 +42,11 @@ impl ScriptedReplicaSet {
     /// Starts a set with this name and number of members on the runtime of the caller.
     ///
     /// # Errors
-    /// The system has no free port, or the script names a member that the set does not have.
+    /// The system has no free port; there are no members; or the script names a member that the set does not have.
     pub async fn start(name: &str, members: usize, script: Script) -> Result<Self> {
+        if members == 0 {
+            return Err(Error::Member { member: 0, count: 0 });
+        }
         script.check_members(members)?;
         let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
         for _ in 0..members {

@@ -10,7 +10,7 @@ use handfast_wire::{Flags, Limits, Message, OpMsg, Query, Sequence};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Answer, Matcher, ReceivedRequest, Role, Script, ScriptedServer};
+use super::{Answer, FailedWrite, Matcher, ReceivedRequest, Role, Script, ScriptedServer};
 use crate::frame::read;
 
 fn request(body: RawDocumentBuf) -> ReceivedRequest {
@@ -300,7 +300,10 @@ fn answers_are_written_as_servers_write_them() {
     check(Answer::next_batch("shop.a", 0, []), batch);
     let errors =
         rawdoc! { "ok": 1.0, "n": 1, "writeErrors": [{ "index": 1, "code": 11000, "errmsg": "duplicate key" }] };
-    check(Answer::write_errors(1, [(1, 11000, "duplicate key")]), errors);
+    check(
+        Answer::write_errors(1, [FailedWrite { index: 1, code: 11000, message: "duplicate key".to_owned() }]),
+        errors,
+    );
     let error = rawdoc! { "ok": 0.0, "errmsg": "no", "code": 91, "errorLabels": ["A"] };
     check(Answer::error(91, "no", &["A"]), error);
 }

@@ -172,8 +172,8 @@ fn ext_transactions_of_the_rust_driver_over_handfast() {
 
 fn transact(server: &Handfast, program: &str, workloads: &[(&str, u64)], behind: &str) {
     for (kind, committed) in workloads {
-        let judged = workloads::run_some(server, program, &["workload", kind], *committed, None);
-        judged.must_be_sound(&format!("{kind} through the Rust driver over {behind}"));
+        let verdict = workloads::run_some(server, program, &["workload", kind], *committed, None);
+        verdict.must_be_sound(&format!("{kind} through the Rust driver over {behind}"));
     }
 }
 

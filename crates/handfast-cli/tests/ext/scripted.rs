@@ -9,7 +9,7 @@ mod streams;
 use std::process::Command;
 
 use bson::rawdoc;
-use handfast_blackpipe::{Answer, Error, Matcher, ReceivedRequest, Role, Script, ScriptedServer};
+use handfast_blackpipe::{Answer, Error, FailedWrite, Matcher, ReceivedRequest, Role, Script, ScriptedServer};
 use tokio::runtime::Runtime;
 
 use crate::running::output;
@@ -93,7 +93,10 @@ fn ext_scripted_answers() {
         )
         .expect(
             Matcher::command("insert").with("documents.0._id", 5),
-            Answer::write_errors(0, [(0, 11000, "E11000 duplicate key")]),
+            Answer::write_errors(
+                0,
+                [FailedWrite { index: 0, code: 11000, message: "E11000 duplicate key".to_owned() }],
+            ),
         )
         .expect(Matcher::command("update").with("updates.0.u.$inc.n", 1), Answer::written(1))
         .expect(Matcher::command("ping"), Answer::error(13, "no", &[]));

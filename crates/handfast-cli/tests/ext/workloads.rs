@@ -1,4 +1,4 @@
-//! Transactions at the same time through drivers: what their clients saw is judged by `handfast check history`.
+//! Transactions at the same time through drivers: `handfast check history` judges what their clients saw.
 //!
 //! `HANDFAST_SIM_SEED=n` repeats the plans of a seed; who comes first, the machine decides. A history that is not as it
 //! should be stays in a file. Clients that lie show that the judges would notice.
@@ -26,8 +26,8 @@ fn ext_workloads_of_the_rust_driver() {
     let Some(program) = Tool::RustDriver.find() else { return };
     let server = Handfast::start();
     for kind in ["list-append", "register", "bank", "write-skew", "long-scan"] {
-        let judged = run(&server, &program, &["workload", kind], None);
-        judged.must_be_sound(&format!("{kind} through the Rust driver"));
+        let verdict = run(&server, &program, &["workload", kind], None);
+        verdict.must_be_sound(&format!("{kind} through the Rust driver"));
     }
     server.stop();
 }
@@ -37,8 +37,8 @@ fn ext_workloads_of_the_rust_driver() {
 fn ext_workload_of_pymongo() {
     let Some(python) = Tool::Python.find() else { return };
     let server = Handfast::start();
-    let judged = run(&server, &python, &["tests/clients/workload/list_append.py"], None);
-    judged.must_be_sound("list-append through pymongo");
+    let verdict = run(&server, &python, &["tests/clients/workload/list_append.py"], None);
+    verdict.must_be_sound("list-append through pymongo");
     server.stop();
 }
 
@@ -72,8 +72,8 @@ fn ext_workload_with_a_server_that_is_killed() {
 fn ext_workload_with_sessions_that_are_killed() {
     let Some(python) = Tool::Python.find() else { return };
     let server = Handfast::for_tests();
-    let judged = run(&server, &python, &["tests/clients/workload/list_append.py"], Some("kills"));
-    judged.must_be_sound("list-append through pymongo, sessions and cursors killed");
+    let verdict = run(&server, &python, &["tests/clients/workload/list_append.py"], Some("kills"));
+    verdict.must_be_sound("list-append through pymongo, sessions and cursors killed");
     server.stop();
 }
 
@@ -92,15 +92,15 @@ fn ext_workloads_of_liars() {
         (&python, &["tests/clients/workload/list_append.py"], "short-scan", "G-single"),
     ];
     for (program, what, lie, name) in caught {
-        let judged = run(&server, program, what, Some(lie));
-        let kinds = judged.kinds();
+        let verdict = run(&server, program, what, Some(lie));
+        let kinds = verdict.kinds();
         assert!(kinds.iter().any(|kind| kind == name), "{what:?} {lie}: no {name} among {kinds:?}");
-        judged.forget();
+        verdict.forget();
     }
     server.stop();
 }
 
-/// A history, judged.
+/// A history, and what the judges say about it.
 pub(crate) struct Judged {
     path: PathBuf,
     /// Transactions that were to commit.
@@ -109,7 +109,7 @@ pub(crate) struct Judged {
     report: Value,
 }
 
-/// Runs a client until enough transactions have committed, and has judged what it saw.
+/// Runs a client until enough transactions have committed, and lets the judges check what it saw.
 fn run(server: &Handfast, program: &str, what: &[&str], lie: Option<&str>) -> Judged {
     run_some(server, program, what, COMMITTED, lie)
 }
@@ -138,13 +138,13 @@ fn plan(what: &[&str], committed: u64, lie: Option<&str>, name: &str) -> (PathBu
 }
 
 fn judge(path: PathBuf, wanted: u64) -> Judged {
-    let judged = Command::new(env!("CARGO_BIN_EXE_handfast"))
+    let verdict = Command::new(env!("CARGO_BIN_EXE_handfast"))
         .args(["check", "history", "--json"])
         .arg(&path)
         .output()
         .expect("the judges run");
-    let report = serde_json::from_slice(&judged.stdout).unwrap_or_else(|error| panic!("{error}: {judged:?}"));
-    Judged { path, wanted, exit: judged.status.code(), report }
+    let report = serde_json::from_slice(&verdict.stdout).unwrap_or_else(|error| panic!("{error}: {verdict:?}"));
+    Judged { path, wanted, exit: verdict.status.code(), report }
 }
 
 impl Judged {

@@ -192,8 +192,8 @@ fn a_server_that_is_not_there_is_waited_for_a_short_time() -> anyhow::Result<()>
     }
     // A timeout in the connection string takes precedence.
     let began = now();
-    let told = format!("{uri}?serverSelectionTimeoutMS=1");
-    assert_one_line(&handfast(&scratch, &["txns", "status", "--store", &told]).output()?, 1, "no");
+    let with_timeout = format!("{uri}?serverSelectionTimeoutMS=1");
+    assert_one_line(&handfast(&scratch, &["txns", "status", "--store", &with_timeout]).output()?, 1, "no");
     assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
     let asked = handfast(&scratch, &["txns", "status", "--store", "mongodb://boss@127.0.0.1:1/"]).output()?;
     assert_one_line(&asked, 1, "the user has no password: write USER:PASSWORD@HOST");

@@ -484,8 +484,8 @@ async fn who_stops_it_is_told_how_far_it_came() -> Result<()> {
     }
     input.write_all(rows.as_bytes())?;
     input.flush()?;
-    let told = lines.recv_timeout(PATIENCE)?;
-    assert!(told.contains("line 201 rejected: "), "{told}");
+    let line = lines.recv_timeout(PATIENCE)?;
+    assert!(line.contains("line 201 rejected: "), "{line}");
     signal(run.0.id(), "TERM")?;
     let mut text = String::new();
     while let Ok(line) = lines.recv_timeout(PATIENCE) {

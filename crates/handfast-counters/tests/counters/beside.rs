@@ -46,7 +46,7 @@ async fn prepare(world: &World) -> Counters {
 }
 
 /// The process that imports or repairs: another one, if the form has several.
-async fn beside(world: &World, instance: &Counters) -> Counters {
+async fn second_instance(world: &World, instance: &Counters) -> Counters {
     match world.redis {
         Some(_) => world.healthy(6).await,
         None => instance.clone(),
@@ -73,7 +73,7 @@ async fn refuses_imports(world: &World, importer: &Counters) -> bool {
 
 async fn an_import_is_in_the_totals_of_other_instances_at_once(world: World) {
     let instance = prepare(&world).await;
-    let importer = beside(&world, &instance).await;
+    let importer = second_instance(&world, &instance).await;
     if refuses_imports(&world, &importer).await {
         return;
     }
@@ -91,7 +91,7 @@ async fn an_import_is_in_the_totals_of_other_instances_at_once(world: World) {
 
 async fn a_deletion_that_waits_drops_an_import(world: World) {
     let instance = prepare(&world).await;
-    let importer = beside(&world, &instance).await;
+    let importer = second_instance(&world, &instance).await;
     if refuses_imports(&world, &importer).await {
         return;
     }
@@ -108,7 +108,7 @@ async fn a_repair_is_in_the_totals_of_other_instances_at_once(world: World) {
     }
     // The wrong totals are cached as well.
     let again = world.redis.is_some();
-    let repairer = beside(&world, &instance).await;
+    let repairer = second_instance(&world, &instance).await;
     let (_, rebuilt) = rebuild(&repairer, None).await.expect("rebuilt");
     assert_eq!(rebuilt.len(), 3);
     assert_eq!(totals(&instance).await[..4], [13, 10, 10, 0].map(whole));
@@ -132,7 +132,7 @@ on_both_forms! {
 /// A first view and a reader that have read a total before an import are too late after it, also in a kind without events.
 async fn old_totals_come_too_late(world: World) {
     let instance = world.healthy(5).await;
-    let importer = beside(&world, &instance).await;
+    let importer = second_instance(&world, &instance).await;
     if refuses_imports(&world, &importer).await {
         return;
     }

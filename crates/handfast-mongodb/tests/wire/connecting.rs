@@ -38,8 +38,8 @@ async fn a_server_of_another_replica_set_is_named() {
     let server = TestServer::start(Topology::default()).await;
     let error = refused(&format!("{}?replicaSet=wrong&serverSelectionTimeoutMS=3000", server.uri())).await;
     assert_eq!((error.class(), error.applied()), (ErrorClass::Outage, Applied::No), "{error:?}");
-    let told = format!("127.0.0.1:{} answers, but is of the replica set handfast and not of wrong", server.port);
-    assert!(error.message().starts_with(&told), "{error}");
+    let message = format!("127.0.0.1:{} answers, but is of the replica set handfast and not of wrong", server.port);
+    assert!(error.message().starts_with(&message), "{error}");
 }
 
 /// The server is behind a forwarded port, and the driver connects to the advertised address, where no server listens.
@@ -50,8 +50,8 @@ async fn a_server_that_advertises_another_address_is_named() {
     let topology = Topology::ReplicaSet { name: "rs".to_owned(), advertise: Some(elsewhere.clone()) };
     let server = TestServer::start(topology).await;
     let error = refused(&format!("{}?serverSelectionTimeoutMS=3000", server.uri())).await;
-    let told = format!("127.0.0.1:{} answers, but says that it is {elsewhere}: ", server.port);
-    assert!(error.message().contains(&told), "{error}");
+    let message = format!("127.0.0.1:{} answers, but says that it is {elsewhere}: ", server.port);
+    assert!(error.message().contains(&message), "{error}");
     assert!(error.message().contains("directConnection=true"), "{error}");
     assert!(error.message().contains(&format!("{elsewhere}: no answer: ")), "{error}");
 }

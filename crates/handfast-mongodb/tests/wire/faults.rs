@@ -61,8 +61,8 @@ async fn a_lost_write_is_in_doubt_and_was_sent_once() {
             let before = all(&connection).await;
             let count = proxy.once(name, act.clone());
             let error = write(&*connection.store, name).await.expect_err("lost");
-            let told = (error.class(), error.applied());
-            assert_eq!(told, (ErrorClass::TransientNetwork, Applied::Maybe), "{name} {act:?}: {error:?}");
+            let reported = (error.class(), error.applied());
+            assert_eq!(reported, (ErrorClass::TransientNetwork, Applied::Maybe), "{name} {act:?}: {error:?}");
             assert_eq!(*count.lock().expect("not poisoned"), 1, "{name} {act:?}");
             assert_eq!(all(&connection).await != before, is_done, "{name} {act:?}");
         }

@@ -184,12 +184,12 @@ async fn scenario(case: Case) -> &'static str {
     }
     world.clock.advance(LOCK_TIME);
     // The process continues without the unreachable store.
-    let told =
+    let answer =
         if is_crash(fault) { ask_while_away(&database, &paid, &case).await } else { AnswersWhileAway::default() };
     faulty.restart();
     let first = world.seen().await;
     assert!(first == PAID || first == UNPAID, "{case}: {first:?}");
-    told.holds(first, &case);
+    answer.holds(first, &case);
     if late == Late::PastRecovery {
         faulty.deliver_late().await;
         world.clock.advance(LOCK_TIME);
@@ -215,15 +215,15 @@ struct AnswersWhileAway {
 
 impl AnswersWhileAway {
     fn holds(&self, seen: (i32, i32), case: &str) {
-        let is = |told: Option<i32>, seen: i32| told.is_none_or(|told| told == seen);
+        let is = |answer: Option<i32>, seen: i32| answer.is_none_or(|answer| answer == seen);
         assert!(is(self.bob, seen.0) && is(self.joe, seen.1), "{case}: {self:?}, then {seen:?}");
-        assert!(self.is_committed.is_none_or(|told| told == (seen == PAID)), "{case}: {self:?}, then {seen:?}");
+        assert!(self.is_committed.is_none_or(|answer| answer == (seen == PAID)), "{case}: {self:?}, then {seen:?}");
     }
 }
 
 /// Asks for both balances and the outcome. Each question without an answer fails because a store is unreachable.
 async fn ask_while_away(database: &Database, paid: &Result<()>, case: &str) -> AnswersWhileAway {
-    let known = |told: handfast_store::Result<i32>| match told {
+    let known = |answer: handfast_store::Result<i32>| match answer {
         Ok(balance) => Some(balance),
         Err(error) => {
             assert_eq!(error.class(), ErrorClass::Outage, "{case}: {error}");

@@ -107,7 +107,7 @@ const WITHOUT_COLLECTION: [&str; 25] = [
 
 /// Returns why no operation of this command has a collection.
 pub(super) fn no_collection(command: &str) -> Option<String> {
-    let reason = || format!("an operation with the command '{command}' has no collection: remove 'collection'");
+    let reason = || format!("the command '{command}' is not about a collection: remove 'collection'");
     WITHOUT_COLLECTION.contains(&command).then(reason)
 }
 

@@ -90,7 +90,7 @@ fn a_rule_that_never_applies_is_refused() {
     command("bulk_write", "'bulk_write' is a method of drivers, and no command: that of a collection sends \"insert\"");
     command("startTransaction", "'startTransaction' is a method of drivers, and no command: the first operation");
     for of_none in ["bulkWrite", "commitTransaction", "ping"] {
-        let expected = format!("line 4: an operation with the command '{of_none}' has no collection");
+        let expected = format!("line 4: the command '{of_none}' is not about a collection");
         check(&format!("[[rule]]\nfault = 'cut'\ncommand = '{of_none}'\ncollection = 'c'"), &expected);
     }
     check(

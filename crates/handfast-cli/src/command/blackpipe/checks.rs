@@ -171,7 +171,9 @@ impl DataChecks {
 async fn observed_sum(store: &impl DocumentStore, namespace: Option<Namespace>, path: &str) -> Result<ObservedSum> {
     let field = format!("${path}");
     let counts = rawdoc! { "$and": [{ "$isNumber": field.as_str() }, { "$ne": [field.as_str(), 0] }] };
-    let size = rawdoc! { "$cond": [counts, { "$abs": field.as_str() }, null] };
+    // `$abs` fails for the smallest integer of 64 bits, which hides nothing.
+    let is_smallest = rawdoc! { "$eq": [field.as_str(), i64::MIN] };
+    let size = rawdoc! { "$cond": [counts, { "$cond": [is_smallest, i64::MAX, { "$abs": field.as_str() }] }, null] };
     let pipeline = vec![
         rawdoc! { "$group": { "_id": null, "value": { "$sum": field }, "smallest": { "$min": size } } },
         rawdoc! { "$set": { "is_rounded": { "$eq": [{ "$add": ["$value", "$smallest"] }, "$value"] } } },

@@ -6,8 +6,8 @@ use clap::Args;
 use handfast_counters::jiff::civil::Date;
 use handfast_counters::{Error, ImportName, Kind};
 
-use super::arguments::{CountersFlags, Parsed, TimeZoneFlag};
 use super::figures::FigureFormat;
+use super::flags::{CountersFlags, Parsed, TimeZoneFlag};
 
 /// `handfast counters import`.
 #[derive(Args, Debug)]

@@ -140,7 +140,7 @@ async fn add(
     Ok(Exit::Good)
 }
 
-/// Refuses a file that begins with lines that another import has added: all of them, or at least a half of the shorter one of the two.
+/// Refuses a file that begins with lines that another import has added: all of them, or so many that the file may be the same one with changes.
 async fn ensure_new(input: &Input, earlier: handfast_counters::EarlierImports) -> Result<()> {
     if !earlier.any_beyond() {
         return Ok(());

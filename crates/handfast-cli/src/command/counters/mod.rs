@@ -4,6 +4,7 @@ pub(super) mod arguments;
 mod data_arguments;
 mod export;
 mod figures;
+mod flags;
 mod import;
 mod input;
 mod listen;
@@ -17,7 +18,8 @@ mod tokens;
 
 use anyhow::Result;
 
-use self::arguments::{CountersArguments, CountersFlags, Parsed, TimeZoneFlag};
+use self::arguments::CountersArguments;
+use self::flags::{CountersFlags, Parsed, TimeZoneFlag};
 use self::opened_counters::{OpenedCounters, ensure_totals_known};
 use crate::configuration::Configuration;
 use crate::console::Console;

@@ -19,7 +19,7 @@ use handfast_store::{DocumentStore, Sources, StoreExt as _};
 use handfast_txn::Database;
 use serde_json::{Value, json};
 
-use super::arguments::{CountersFlags, TimeZoneFlag};
+use super::flags::{CountersFlags, TimeZoneFlag};
 use super::server_documents::ServerDocuments;
 use crate::advice::Advised;
 use crate::configuration::{Configuration, Mistake, RedisUrl};

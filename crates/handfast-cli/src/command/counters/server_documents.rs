@@ -7,7 +7,7 @@ use handfast_counters::{Error, Storage, StorageForm};
 use handfast_store::{DocumentStore, Sources};
 use serde_json::Value;
 
-use super::arguments::{CountersFlags, Transactions};
+use super::flags::{CountersFlags, Transactions};
 use crate::configuration::Configuration;
 use crate::store::{OpenedDatabase, SingleDocumentStore};
 

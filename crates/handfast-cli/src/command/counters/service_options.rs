@@ -7,7 +7,8 @@ use handfast_counters::Kind;
 use handfast_http::AccessOptions;
 use handfast_http::counters::{BotPolicy, ServiceOptions};
 
-use super::arguments::{OfKind, Parsed, ServeCountersArguments};
+use super::arguments::{OfKind, ServeCountersArguments};
+use super::flags::Parsed;
 use super::tokens;
 use crate::exit::Usage;
 

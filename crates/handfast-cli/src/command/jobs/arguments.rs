@@ -51,11 +51,13 @@ pub(crate) enum JobsArguments {
         id: Id,
     },
     /// Add a job to the queue
-    #[command(after_help = "With --id or --unique the command can be repeated: the job is enqueued once.\n\n\
+    #[command(
+        after_help = "With --id, and with --unique and --for-ever, the command can be repeated: the job is enqueued once.\n\n\
         Examples:\n  \
-        handfast jobs enqueue mail '{\"to\": \"ann\"}' --id welcome-ann --data /srv/handfast --database shop\n  \
-        handfast jobs enqueue report --at 2027-01-01T09:00:00Z --priority 5 --data /srv/handfast --database shop\n  \
-        handfast jobs enqueue digest --unique digest --window 24h --data /srv/handfast --database shop")]
+        handfast jobs enqueue mail '{\"to\": \"ann\"}' --id ann-1 --data /srv/handfast --database shop\n  \
+        handfast jobs enqueue report --at 2027-01-01T09:00:00Z --data /srv/handfast --database shop\n  \
+        handfast jobs enqueue digest --unique d --window 24h --data /srv/handfast --database shop"
+    )]
     Enqueue {
         #[command(flatten)]
         queue: Box<JobsFlags>,

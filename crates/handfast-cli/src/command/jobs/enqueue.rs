@@ -1,6 +1,6 @@
 //! `handfast jobs enqueue`: adds a job to a queue.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use bson::Document;
 use handfast_patterns::job_queue::{Enqueued, NewJob};
 use serde_json::json;
@@ -9,10 +9,10 @@ use super::Queue;
 use super::arguments::NewJobFlags;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::id::{extended, shown};
+use crate::id::{Id, extended, shown};
 
 /// Returns the job that the flags describe.
-pub(super) fn new_job(kind: &str, details: &Document, flags: &NewJobFlags) -> Result<NewJob> {
+fn new_job(kind: &str, details: &Document, flags: &NewJobFlags) -> Result<NewJob> {
     let NewJobFlags { id, priority, at, delay, attempts, timeout, unique, window, for_ever, order } = flags;
     let mut job = NewJob::new(kind, details)?.with_priority(*priority);
     if let Some(id) = id {
@@ -44,20 +44,34 @@ pub(super) fn new_job(kind: &str, details: &Document, flags: &NewJobFlags) -> Re
 }
 
 impl Queue {
-    pub(super) async fn enqueue(&self, job: NewJob, console: Console) -> Result<Exit> {
-        let queue = self.open().await?;
-        match queue.enqueue(job).await? {
-            Enqueued::New(id) => {
-                console.report(
-                    || format!("enqueued {}", shown(&id)),
-                    &json!({ "enqueued": true, "_id": extended(&id) }),
-                )?;
-            }
-            Enqueued::Duplicate => {
-                let text = || "not enqueued: another job has the key of --unique".to_owned();
-                console.report(text, &json!({ "enqueued": false }))?;
-            }
+    pub(super) async fn enqueue(
+        &self,
+        kind: &str,
+        details: &Document,
+        flags: &NewJobFlags,
+        console: Console,
+    ) -> Result<Exit> {
+        let (queue, job) = (self.open().await?, new_job(kind, details, flags)?);
+        let before = match &flags.id {
+            Some(Id(id)) => queue.show(id.clone()).await?,
+            None => None,
+        };
+        let Enqueued::New(id) = queue.enqueue(job).await? else {
+            let text = || "not enqueued: another job has the key of --unique".to_owned();
+            console.report(text, &json!({ "enqueued": false }))?;
+            return Ok(Exit::Good);
+        };
+        // A job that has the id already stays as it is.
+        let there = queue.show(id.clone()).await?;
+        if there.is_some_and(|there| there.kind != kind || there.details != *details) {
+            bail!("not enqueued: another job has the id {}; `jobs show` shows it", shown(&id));
         }
+        let (is_new, id) = (before.is_none(), &id);
+        let text = || match is_new {
+            true => format!("enqueued {}", shown(id)),
+            false => format!("{} was enqueued before", shown(id)),
+        };
+        console.report(text, &json!({ "enqueued": is_new, "_id": extended(id) }))?;
         Ok(Exit::Good)
     }
 }

@@ -44,9 +44,7 @@ async fn execute(collection: OpenedCollection, arguments: &JobsArguments, consol
             queue.list(&filters, after.as_ref().map(|id| &id.0), *limit, console).await
         }
         JobsArguments::Show { id, .. } => queue.show(&id.0, console).await,
-        JobsArguments::Enqueue { kind, details, job, .. } => {
-            queue.enqueue(enqueue::new_job(kind, details, job)?, console).await
-        }
+        JobsArguments::Enqueue { kind, details, job, .. } => queue.enqueue(kind, details, job, console).await,
         JobsArguments::Retry { failed, .. } => queue.retry(failed, console).await,
         JobsArguments::Discard { failed, .. } => queue.discard(failed, console).await,
         JobsArguments::Cancel { ids, .. } => queue.cancel(ids, console).await,

@@ -44,7 +44,7 @@ pub(crate) enum LedgerArguments {
     /// Show the balances of accounts, computed from their last final balance
     #[command(after_help = "Examples:\n  \
         handfast ledger balance ann bob --data /srv/handfast --database bank\n  \
-        handfast ledger balance ann --at 2026-12-31T23:59:59.999Z --data /srv/handfast --database bank")]
+        handfast ledger balance ann --at 2026-12-31T23:59:59Z --data /srv/handfast --database bank")]
     Balance {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
@@ -61,6 +61,9 @@ pub(crate) enum LedgerArguments {
     Totals {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
+        /// Allow entries that do not add up to zero, in a ledger of a version that did not record this option
+        #[arg(long)]
+        single_entry: bool,
     },
     /// Show the changes of an account, by default the last page
     #[command(
@@ -84,7 +87,7 @@ pub(crate) enum LedgerArguments {
     /// Post an entry: all of its changes, or none
     #[command(after_help = "With the same --id the command can be repeated: the entry is posted once.\n\
         Exit code 1 if an account has too little.\n\n\
-        Example:\n  handfast ledger post ann=-30 bob=30 --asset EUR --id order-7 --data /srv/handfast --database bank")]
+        Example:\n  handfast ledger post ann=-30 bob=30 --asset EUR --id 7 --data /srv/handfast --database bank")]
     Post {
         #[command(flatten)]
         ledger: Box<LedgerFlags>,
@@ -286,7 +289,7 @@ impl LedgerArguments {
             | LedgerArguments::Accounts { ledger, .. }
             | LedgerArguments::Show { ledger, .. }
             | LedgerArguments::Balance { ledger, .. }
-            | LedgerArguments::Totals { ledger }
+            | LedgerArguments::Totals { ledger, .. }
             | LedgerArguments::Post { ledger, .. }
             | LedgerArguments::Statement { ledger, .. }
             | LedgerArguments::Open { ledger, .. }

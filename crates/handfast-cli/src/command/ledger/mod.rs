@@ -78,7 +78,9 @@ async fn options(collection: &OpenedCollection, arguments: &LedgerArguments) -> 
     rename(&mut options.fields, &open.fields)?;
     match arguments {
         LedgerArguments::Reconcile { abandoned_after, .. } => options.abandoned_after = abandoned_after.0,
-        LedgerArguments::Verify { single_entry: true, .. } | LedgerArguments::Restore { single_entry: true, .. } => {
+        LedgerArguments::Verify { single_entry: true, .. }
+        | LedgerArguments::Totals { single_entry: true, .. }
+        | LedgerArguments::Restore { single_entry: true, .. } => {
             options.single_entry = true;
         }
         _ => {}

@@ -1,7 +1,7 @@
 //! Each operation with each answer, with the drivers of five languages: what they repeat, and which error the program gets.
 
 use bson::{RawDocumentBuf, rawdoc};
-use handfast_blackpipe::{Answer, Matcher, Role, Script};
+use handfast_blackpipe::{Answer, FailedWrite, Matcher, Role, Script};
 
 use super::drivers::Driver;
 use super::start;
@@ -83,7 +83,10 @@ fn check(driver: Option<Driver>, broken: BrokenReplies) {
     let (mut script, mut operations, mut expected) = (Script::in_any_order(), Vec::new(), Vec::new());
     for (operation, command, succeeded) in OPERATIONS {
         let write_error = || {
-            let answer = Answer::write_errors(0, [(0, 11000, "E11000 duplicate key")]);
+            let answer = Answer::write_errors(
+                0,
+                [FailedWrite { index: 0, code: 11000, message: "E11000 duplicate key".to_owned() }],
+            );
             ("write_error", answer, Failed("error 11000"))
         };
         let reply = |name: &str| success(command, &format!("shop.{command}_{name}"));

@@ -50,8 +50,8 @@ async fn a_job_is_enqueued_from_the_command_line_once() -> Result<()> {
         ensure!(first["enqueued"] == true && first["_id"]["$oid"].is_string(), "{first}");
         let named =
             ["jobs", "enqueue", "print", "--id", "page-1", "--priority", "-7", "--attempts", "2", "--timeout", "3s"];
-        for _ in 0..2 {
-            assert_eq!(report(&ground, &named)?, json!({ "enqueued": true, "_id": "page-1" }));
+        for is_new in [true, false] {
+            assert_eq!(report(&ground, &named)?, json!({ "enqueued": is_new, "_id": "page-1" }));
         }
         let unique = |more: &[&str]| {
             report(&ground, &[&["jobs", "enqueue", "digest", "--unique", "d", "--delay", "1h"], more].concat())
@@ -94,6 +94,8 @@ async fn a_job_is_enqueued_from_the_command_line_once() -> Result<()> {
             ensure!(!output.status.success() && said.contains(expected), "{said}");
             Ok(())
         };
+        refused(&["print", r#"{"page": 2}"#, "--id", "page-1"], "not enqueued: another job has the id page-1")?;
+        refused(&["mail", "--id", "page-1"], "not enqueued: another job has the id page-1")?;
         refused(&["mail", "ann"], "it is no JSON")?;
         refused(&["mail", "[1]"], "it is no document")?;
         refused(&["mail", "--at", "tomorrow"], "a date looks like")?;

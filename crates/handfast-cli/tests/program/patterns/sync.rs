@@ -246,8 +246,8 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
         store.shared.update_many(&namespace("comments")?, rawdoc! {}, text).await?;
         // The main document of this copy was deleted, and the copy is marked so: it is no evidence that other copies name
         // theirs.
-        let told = rawdoc! { "_id": "told", "text": "first", "userName": "John", "userVersion": i64::MAX };
-        store.shared.insert_one(&namespace("comments")?, told).await?;
+        let marked = rawdoc! { "_id": "told", "text": "first", "userName": "John", "userVersion": i64::MAX };
+        store.shared.insert_one(&namespace("comments")?, marked).await?;
         store.shared.insert_one(&namespace("empty")?, rawdoc! { "_id": 1 }).await?;
         store.shared.delete_one(&namespace("empty")?, rawdoc! {}).await?;
         store.close().await?;

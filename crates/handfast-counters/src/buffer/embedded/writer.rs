@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use bson::RawDocumentBuf;
 use handfast_mql::Code;
@@ -17,6 +18,8 @@ use crate::{Change, Error, Event, IdempotencyKey, Item, Kind, Result, View, Visi
 const STEP_REQUESTS_MAX: usize = 4_096;
 /// How often an insert is sent again whose answer was lost, before the requests are answered as in doubt.
 const INSERT_ATTEMPTS: usize = 5;
+/// The shortest time after which a request that met no place for its key is worth a repetition: keys that are over are removed at the next step.
+const WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// A request to the writer.
 pub(super) struct Request {
@@ -224,6 +227,7 @@ impl Writer {
             }
             if key_places == 0 && key.as_ref().is_some_and(|key| !keys.contains(key)) {
                 let wait = state.keys.oldest_end().map_or(self.shared.options.key_time, |end| end.saturating_sub(now));
+                let wait = wait.max(WAIT_MIN);
                 work.failed(Error::KeysFull { keys: self.shared.options.keys_max as u64, wait });
                 continue;
             }

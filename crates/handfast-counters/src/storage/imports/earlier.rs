@@ -6,8 +6,8 @@
 //! | the file | what is found |
 //! | --- | --- |
 //! | begins with all lines of the import | the import ([`EarlierImports::read`]): the lines behind them may be added under its name |
-//! | is a beginning of the import, or has other lines behind a common beginning | the longest recorded beginning that both have, if it is at least a half of the shorter one ([`EarlierImports::shared_beginning`]) |
-//! | has other lines from the first half on | nothing |
+//! | is a beginning of the import, or has other lines behind a common beginning | the longest recorded beginning that both have, if it is more than a quarter of the shorter one ([`EarlierImports::shared_beginning`]): so it is whenever they have a half of it in common |
+//! | has other lines from the first quarter on | nothing |
 //!
 //! A beginning without a figure, such as a header, is that of many files, and is not compared.
 
@@ -72,11 +72,12 @@ impl EarlierImports {
 
     /// Returns the beginning that the file has in common with an import, once all its lines are read or no import has more.
     pub fn shared_beginning(&self) -> Option<&SharedBeginning> {
-        let is_half = |shared: &&SharedBeginning| {
+        // A recorded beginning has more than a half of the lines that are the same.
+        let is_long = |shared: &&SharedBeginning| {
             let shorter = self.read.lines.min(shared.import.position.lines);
-            shorter / 2 < shared.lines
+            shorter < shared.lines.saturating_mul(4)
         };
-        self.shared.iter().rev().find(is_half)
+        self.shared.iter().rev().find(is_long)
     }
 
     fn add(&mut self, document: &RawDocument) -> Result<()> {

@@ -34,8 +34,8 @@ fn ranges_of_several_files_are_merged_where_they_overlap() {
     let ranges = vec![damaged(7, 9, "c"), damaged(1, 4, "a"), damaged(3, 6, "b"), damaged(2, 3, "a")];
     assert_eq!(merged(ranges), [damaged(1, 6, "a, b"), damaged(7, 9, "c")]);
     // Between them is a row that can be read.
-    let beside = vec![damaged(1, 4, "a"), DamagedRange::new((Included(key(4)), Included(key(5))), "b".to_owned())];
-    assert_eq!(merged(beside.clone()), beside);
+    let neighbours = vec![damaged(1, 4, "a"), DamagedRange::new((Included(key(4)), Included(key(5))), "b".to_owned())];
+    assert_eq!(merged(neighbours.clone()), neighbours);
 }
 
 #[test]

@@ -207,6 +207,6 @@ async fn the_seeds_steps_alone_are_caught() {
         let comment = rawdoc! { "_id": 3, "user": 1, "userName": name, "userInitial": &name[..1] };
         insert(&world, "comments", comment).await;
     });
-    let beside = every_order(&[renames("Mary"), naive], small, recovers, in_sync).await;
-    assert!(!beside.failures.is_empty(), "{beside:?}");
+    let explored = every_order(&[renames("Mary"), naive], small, recovers, in_sync).await;
+    assert!(!explored.failures.is_empty(), "{explored:?}");
 }

@@ -212,10 +212,10 @@ async fn readers_beside_writers_never_see_a_mixture() {
     let first = open(&world).await.unwrap();
     change(&first, &[("a", Some(0)), ("b", Some(0)), ("c", Some(0)), ("d", Some(0))]).await.unwrap();
     let stop = CancellationToken::new();
-    let mut beside = Vec::new();
+    let mut others = Vec::new();
     for number in 0..3_u64 {
         let (world, stop) = (world.process(50 + number as u32), stop.clone());
-        beside.push(tokio::spawn(async move {
+        others.push(tokio::spawn(async move {
             let (tree, mut reads) = (open(&world).await.unwrap(), 0);
             while !stop.is_cancelled() || reads == 0 {
                 let snapshot = tree.newest().await.unwrap().unwrap();
@@ -257,7 +257,7 @@ async fn readers_beside_writers_never_see_a_mixture() {
         task.await.unwrap();
     }
     stop.cancel();
-    for task in beside {
+    for task in others {
         task.await.unwrap();
     }
     world.clock.advance(HOUR);

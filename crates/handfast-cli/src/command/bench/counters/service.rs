@@ -92,9 +92,9 @@ impl Service {
         let (reads, _) = self.interleaved(plan, connections, Requests::Reads).await?;
         let reads = Comparison::new("read a total, HTTP", "constant route", &reads, plan.promises.ratio(0.6));
         progress("views over HTTP");
-        let views = self.views("count a view, HTTP", plan, connections, None).await?;
+        let views = self.views("count a view, HTTP", plan, connections, plan.promises.ratio(0.4)).await?;
         progress("views over many connections");
-        let many = connections * MANY_CONNECTIONS;
+        let many = (connections * MANY_CONNECTIONS).min(ConnectionOptions::default().open_max);
         let many_views = self.views("count a view, HTTP, many", plan, many, plan.promises.ratio(0.4)).await?;
         progress("totals and views over HTTP");
         let (mixed, _) = self.interleaved(plan, connections, Requests::Mixed).await?;

@@ -137,6 +137,7 @@ async fn a_sum_that_hides_a_value_is_refused() {
     assert!(hidden.contains(rounded), "{hidden}");
     assert_eq!(vacuous(doubles([1e8, -0.0]), "c.n").await, "");
     assert_eq!(vacuous(totals([RawBson::Int32(0), RawBson::Null]), "c.n").await, "");
+    assert_eq!(vacuous(totals([RawBson::Int64(i64::MIN), RawBson::Int32(1)]), "c.n").await, "");
 
     let text = |value: RawBson| vec![rawdoc! { "_id": 1, "n": value }, rawdoc! { "_id": 2, "n": 2 }];
     let left_out = "the sum of c.n leaves out 1 document, where it is no number";
