@@ -81,7 +81,7 @@ impl ScriptedReplicaSet {
     /// Makes a member the primary, and tells it to drivers at once. The primary of before is a secondary then.
     ///
     /// # Errors
-    /// [`Error::Member`](crate::Error::Member) if the set does not have this member.
+    /// [`Error::Member`] if the set does not have this member.
     pub fn elect(&self, member: usize) -> Result<()> {
         super::check_member(member, self.addresses.len())?;
         self.state.send_modify(|state| state.set_primary(Some(member)));
@@ -97,7 +97,7 @@ impl ScriptedReplicaSet {
     /// If several autoresponders match, the one that was added last answers.
     ///
     /// # Errors
-    /// [`Error::Member`](crate::Error::Member) if the set does not have a member that is named.
+    /// [`Error::Member`] if the set does not have a member that is named.
     pub fn autorespond(&self, matcher: Matcher, answer: impl Into<Answer>) -> Result<Autoresponder> {
         let answer = answer.into();
         super::check_members_of(&matcher, &answer, self.addresses.len())?;
@@ -107,7 +107,7 @@ impl ScriptedReplicaSet {
     /// Ends the members. Returns the requests that arrived, without those that were answered without the script.
     ///
     /// # Errors
-    /// [`Error::Script`](crate::Error::Script) with the script and the requests, if a request was not expected or did not arrive.
+    /// [`Error::Script`] with the script and the requests, if a request was not expected or did not arrive.
     pub fn finish(self) -> Result<Vec<ReceivedRequest>> {
         self.script.finish()
     }
