@@ -263,7 +263,7 @@ async fn a_lease_that_is_taken_too_late_is_an_error() {
 /// During a read, at any moment, a lease is lost or comes too late, and history is forgotten.
 #[tokio::test]
 async fn a_lease_that_is_lost_during_a_read() {
-    let (mut told, mut right) = (0, 0);
+    let (mut late, mut right) = (0, 0);
     for fault in [Fault::FreezeBefore, Fault::FreezeAfter] {
         for has_lease in [true, false] {
             for filter in [rawdoc! { "balance": { "$gte": 5 } }, rawdoc! { "_id": { "$in": ["Ann", "Bob"] } }] {
@@ -271,12 +271,12 @@ async fn a_lease_that_is_lost_during_a_read() {
                     let Some(seen) = read_that_stops(number, fault, has_lease, filter.clone()).await else { break };
                     let case = format!("{fault:?} at {number} of {filter:?}, with a lease {has_lease}: {seen:?}");
                     assert!(is_right_or_too_old(&seen), "{case}");
-                    if seen.is_ok() { right += 1 } else { told += 1 }
+                    if seen.is_ok() { right += 1 } else { late += 1 }
                 }
             }
         }
     }
-    assert!(told >= 20 && right >= 4, "{told} were told, {right} were in time");
+    assert!(late >= 20 && right >= 4, "{late} were too late, {right} were in time");
 }
 
 /// Returns the result of a read that stops at operation `number` until history is forgotten; `None` if it has fewer operations.
