@@ -1,4 +1,4 @@
-//! What a document is called in messages.
+//! The names of documents in messages.
 
 use bson::{Bson, RawDocument};
 

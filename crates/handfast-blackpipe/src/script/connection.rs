@@ -20,7 +20,7 @@ use crate::request::HANDSHAKES;
 /// The number of open connections of a server. Further ones wait until one is closed.
 pub(super) const CONNECTIONS_MAX: usize = 1_000;
 
-/// What the connections of a server share.
+/// The state that the connections of a server share.
 pub(super) struct Shared {
     pub(super) identity: Identity,
     pub(super) script: SharedScript,
@@ -181,8 +181,8 @@ impl Exchange<'_> {
     /// Adds the `topologyVersion` of a member to the error of a server whose state has changed. By it drivers know whether they have seen the change.
     fn with_version(&self, mut document: RawDocumentBuf) -> RawDocumentBuf {
         let code = document.get_i32("code").ok().filter(|code| is_state_change(*code));
-        let is_told = matches!(document.get("topologyVersion"), Ok(Some(_)));
-        if let (Some(_), false, Some(version)) = (code, is_told, self.shared.identity.topology_version()) {
+        let has_version = matches!(document.get("topologyVersion"), Ok(Some(_)));
+        if let (Some(_), false, Some(version)) = (code, has_version, self.shared.identity.topology_version()) {
             document.append(cstr!("topologyVersion"), version);
         }
         document

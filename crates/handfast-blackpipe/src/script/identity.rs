@@ -1,4 +1,4 @@
-//! What a scripted server is to drivers: a server of a role alone, or a member of a scripted replica set.
+//! A scripted server presents itself to drivers as a server of a role, or as a member of a scripted replica set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{ReceivedRequest, Role, routing};
 /// The shortest wait between the replies of a stream: a fifth of the shortest heartbeat that drivers may have.
 const AWAIT_MIN: Duration = Duration::from_millis(100);
 
-/// What a scripted server is to drivers.
+/// The way in which a scripted server presents itself to drivers.
 pub(super) enum Identity {
     /// A server alone, with its address.
     Single { role: Role, address: String },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use handfast_counters::{Item, RedisBuffer};
 
-use crate::load::{Load, check};
+use crate::load::{Load, check, surely_counted};
 use crate::redis_cluster::RedisCluster;
 use crate::world::{World, ad, key, save_all, whole};
 use crate::{announcements, beside, clocks, model, reports, retention, service, visitors};
@@ -150,13 +150,7 @@ async fn ext_redis_each_view_that_a_replica_of_a_cluster_has_is_counted_once_whe
     server.until_info("role:slave").await;
     load.until_more("ads", 100).await;
     let (counters, answered) = load.finish().await;
-    let least = answered
-        .iter()
-        .map(|(item, views)| {
-            let unsure = before.get(item).unwrap_or(&0) - replicated.get(item).unwrap_or(&0);
-            (item.clone(), if item.kind.as_str() == "ads" { views - unsure } else { *views })
-        })
-        .collect();
+    let least = surely_counted(&answered, "ads", &replicated, &before);
     check(&counters, &least, &answered).await;
     counters.buffer().check().await.expect("all servers answer");
 }

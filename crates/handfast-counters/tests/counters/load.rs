@@ -122,6 +122,17 @@ impl Load {
     }
 }
 
+/// Returns the views that must have been counted after a replica has taken over for the server of a kind: all that were `answered`, but for those of the kind
+/// between the moment to which the replica had them and the moment before it took over.
+pub(crate) fn surely_counted(answered: &Answered, kind: &str, replicated: &Answered, before: &Answered) -> Answered {
+    let unsure = |item: &Item| before.get(item).unwrap_or(&0) - replicated.get(item).unwrap_or(&0);
+    let of = |(item, views): (&Item, &u64)| {
+        let unsure = if item.kind.as_str() == kind { unsure(item) } else { 0 };
+        (item.clone(), views - unsure)
+    };
+    answered.iter().map(of).collect()
+}
+
 /// Compares all totals with what was answered. Of each item, `least` is the number of views that must have been counted.
 pub(crate) async fn check(counters: &Counters, least: &Answered, most: &Answered) {
     for (item, most) in most {

@@ -1,4 +1,4 @@
-//! What is said of a pass that has failed: whether views wait in the queue, as far as the queues answer.
+//! A pass that has failed says whether views wait in the queue, as far as the queues answer.
 
 use std::sync::Arc;
 

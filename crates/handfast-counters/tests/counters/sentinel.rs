@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use handfast_counters::Buffer as _;
 
-use crate::load::{Load, check};
+use crate::load::{Load, check, surely_counted};
 use crate::server::{RedisServer, free_port};
 use crate::tls::connect;
 
@@ -77,14 +77,7 @@ async fn ext_redis_each_view_that_a_replica_has_is_counted_once_when_it_takes_ov
     site.master.until_info("role:slave").await;
     load.until_more("ads", 100).await;
     let (counters, answered) = load.finish().await;
-    // Those that were answered since the replica took over, and those that it had.
-    let least = answered
-        .iter()
-        .map(|(item, views)| {
-            let unsure = before.get(item).unwrap_or(&0) - replicated.get(item).unwrap_or(&0);
-            (item.clone(), views - unsure)
-        })
-        .collect();
+    let least = surely_counted(&answered, "ads", &replicated, &before);
     check(&counters, &least, &answered).await;
 }
 

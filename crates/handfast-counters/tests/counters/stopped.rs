@@ -111,7 +111,7 @@ enum Stopped {
     /// There were not so many requests.
     Never,
     InPass,
-    /// What the pass had begun went on behind it.
+    /// While the work went on that the pass had begun and given up.
     Behind,
 }
 

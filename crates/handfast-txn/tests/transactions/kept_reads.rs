@@ -1,4 +1,4 @@
-//! What a transaction has found is kept for its writes, and not in a transaction that only reads: a walk over all documents would fill the memory in vain.
+//! A transaction that writes keeps the documents that it has found. One that only reads does not: a walk over all documents would fill the memory in vain.
 
 use std::sync::Arc;
 use std::time::Duration;

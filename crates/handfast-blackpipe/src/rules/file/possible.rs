@@ -5,51 +5,54 @@ use super::WrittenRule;
 use crate::Fault;
 use crate::rules::{Condition, Probability};
 
-/// Commands of applications by their names on the wire, where their letters are significant.
-const COMMANDS: [&str; 43] = [
-    "abortTransaction",
+/// Commands about a collection by their names on the wire, where their letters are significant.
+const COLLECTION_COMMANDS: [&str; 18] = [
     "aggregate",
-    "buildInfo",
-    "bulkWrite",
     "collMod",
     "collStats",
-    "commitTransaction",
-    "configureFailPoint",
-    "connectionStatus",
     "count",
     "create",
     "createIndexes",
+    "delete",
+    "distinct",
+    "drop",
+    "dropIndexes",
+    "find",
+    "findAndModify",
+    "getMore",
+    "insert",
+    "listIndexes",
+    "mapReduce",
+    "update",
+    "validate",
+];
+/// Other commands of applications.
+const OTHER_COMMANDS: [&str; 25] = [
+    "abortTransaction",
+    "buildInfo",
+    "bulkWrite",
+    "commitTransaction",
+    "configureFailPoint",
+    "connectionStatus",
     "createUser",
     "currentOp",
     "dbHash",
     "dbStats",
-    "delete",
-    "distinct",
-    "drop",
     "dropDatabase",
-    "dropIndexes",
     "dropUser",
     "explain",
-    "find",
-    "findAndModify",
-    "getMore",
     "getParameter",
     "hostInfo",
-    "insert",
     "killOp",
     "listCollections",
     "listCommands",
     "listDatabases",
-    "listIndexes",
-    "mapReduce",
     "ping",
     "renameCollection",
     "replSetGetStatus",
     "serverStatus",
     "setParameter",
-    "update",
     "usersInfo",
-    "validate",
 ];
 /// Second names that servers take, too.
 const ALIASES: [&str; 6] = ["buildinfo", "collstats", "dbstats", "deleteIndexes", "findandmodify", "mapreduce"];
@@ -76,44 +79,16 @@ const METHODS: [(&str, &str); 19] = [
     ("listcollectionnames", "listCollections"),
 ];
 
-/// Commands whose operations have no collection.
-const WITHOUT_COLLECTION: [&str; 25] = [
-    "abortTransaction",
-    "buildInfo",
-    "bulkWrite",
-    "commitTransaction",
-    "configureFailPoint",
-    "connectionStatus",
-    "createUser",
-    "currentOp",
-    "dbHash",
-    "dbStats",
-    "dropDatabase",
-    "dropUser",
-    "explain",
-    "getParameter",
-    "hostInfo",
-    "killOp",
-    "listCollections",
-    "listCommands",
-    "listDatabases",
-    "ping",
-    "renameCollection",
-    "replSetGetStatus",
-    "serverStatus",
-    "setParameter",
-    "usersInfo",
-];
-
 /// Returns why no operation of this command has a collection.
 pub(super) fn no_collection(command: &str) -> Option<String> {
     let reason = || format!("the command '{command}' is not about a collection: remove 'collection'");
-    WITHOUT_COLLECTION.contains(&command).then(reason)
+    OTHER_COMMANDS.contains(&command).then(reason)
 }
 
 /// Returns why no operation has this command.
 pub(super) fn command_mistake(command: &str) -> Option<String> {
-    if COMMANDS.contains(&command) || ALIASES.contains(&command) {
+    let mut commands = COLLECTION_COMMANDS.into_iter().chain(OTHER_COMMANDS);
+    if commands.clone().chain(ALIASES).any(|known| known == command) {
         return None;
     }
     let small = command.to_ascii_lowercase().replace('_', "");
@@ -128,7 +103,7 @@ pub(super) fn command_mistake(command: &str) -> Option<String> {
         return Some(format!("'{command}' is a method of drivers, and no command: {sent}"));
     }
     let method = METHODS.iter().find(|(method, _)| *method == small).map(|(_, command)| *command);
-    let known = method.or_else(|| COMMANDS.into_iter().find(|known| known.eq_ignore_ascii_case(&small)));
+    let known = method.or_else(|| commands.find(|known| known.eq_ignore_ascii_case(&small)));
     match known {
         Some(known) => Some(format!("no driver sends a command '{command}': write \"{known}\", as it is on the wire")),
         None if command.chars().all(|character| character.is_ascii_alphanumeric() || character == '_') => None,

@@ -17,7 +17,7 @@ const OPERATIONS: [(&str, &str, &str); 5] = [
     ("delete", "delete", "1 deleted"),
 ];
 
-/// What comes of an answer.
+/// The effect of an answer on the program.
 #[derive(Clone, Copy)]
 enum Outcome {
     /// The driver repeats the command once, and the program sees no error. The next batch of a cursor is not repeated, and ends with this error.
@@ -30,7 +30,7 @@ enum Outcome {
 
 const AS_NETWORK_ERROR: Outcome = Repeated { next_batch: "network error" };
 
-/// What a driver makes of the answers that are no replies.
+/// The effects of the answers that are no replies, which differ from driver to driver.
 #[derive(Clone, Copy)]
 struct BrokenReplies {
     /// Bytes that are no message.

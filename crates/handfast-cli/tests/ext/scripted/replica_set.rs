@@ -6,7 +6,7 @@ use handfast_blackpipe::{Answer, Matcher, Script, ScriptedReplicaSet};
 use super::drivers::Driver;
 use crate::support::{START_SECONDS_MAX, turn, wait_until};
 
-/// Drivers ask for the state every five minutes, so that they see an election in time only if it is told to them.
+/// Drivers ask for the state every five minutes, so that they see an election in time only if a server sends it by itself.
 const OPTIONS: &str = "&heartbeatFrequencyMS=300000&serverSelectionTimeoutMS=20000";
 
 /// The operations of the program, and their outcomes.

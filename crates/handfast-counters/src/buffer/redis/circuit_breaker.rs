@@ -30,21 +30,21 @@ impl CircuitBreaker {
         self.is_open.load(Ordering::SeqCst)
     }
 
-    /// Takes that the server has not answered in time.
+    /// Records that the server has not answered in time.
     pub(super) fn open(&self, server: &str) {
         if !self.is_open.swap(true, Ordering::SeqCst) {
             tracing::warn!(server, "Redis does not answer: requests are refused at once until it does");
         }
     }
 
-    /// Takes that the server has answered.
+    /// Records that the server has answered.
     pub(super) fn close(&self, server: &str) {
         if self.is_open.swap(false, Ordering::SeqCst) {
             tracing::info!(server, "Redis answers again");
         }
     }
 
-    /// Takes that the server refuses connections: it is away, and requests get to know it at once.
+    /// Records that the server refuses connections: a request gets an error at once, without the breaker.
     pub(super) fn close_refused(&self) {
         self.is_open.store(false, Ordering::SeqCst);
     }

@@ -21,7 +21,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use handfast_store::Applied;
 use tokio::task::JoinSet;
 
-use super::connection::{Attempt, Connection, Source, Unconnected};
+use super::connection::{ConnectRole, Connection, Source, Unconnected};
 use super::connector::Connector;
 use super::failure::unavailable;
 use super::health::RedisHealth;
@@ -73,7 +73,7 @@ impl Cluster {
     pub(super) async fn get(self: &Arc<Self>, key: &str) -> Result<Live> {
         let slot = slot(key);
         let map = self.map().await?;
-        let Unconnected { error, attempt } = match map.connection(slot) {
+        let Unconnected { error, role } = match map.connection(slot) {
             Ok(connection) => match connection.get().await {
                 Ok(live) => return Ok(live),
                 Err(unconnected) => unconnected,
@@ -81,14 +81,14 @@ impl Cluster {
             Err(error) => error.into(),
         };
         // Another server may have taken its place.
-        match attempt {
-            Attempt::Awaited => {}
-            Attempt::Begun => {
+        match role {
+            ConnectRole::Awaited => {}
+            ConnectRole::Begun => {
                 let cluster = Arc::clone(self);
                 tokio::spawn(async move { cluster.read_map(map.version, None).await.map(drop) });
                 return Err(error);
             }
-            Attempt::OfOthers => return Err(error),
+            ConnectRole::OfOthers => return Err(error),
         }
         let Ok(newer) = self.read_map(map.version, None).await else { return Err(error) };
         match newer.slots.server(slot) {

@@ -28,10 +28,10 @@ pub(super) struct Connection {
     connector: Connector,
     scripts: Arc<Scripts>,
     live: RwLock<Option<Live>>,
-    /// Held while a connection is made; the error of the last attempt.
-    attempt: Arc<Mutex<Option<Error>>>,
+    /// The error of the last attempt to connect. It is locked while an attempt goes on.
+    last_failure: Arc<Mutex<Option<Error>>>,
     /// The number of attempts that have ended.
-    attempts: AtomicU64,
+    ended_attempts: AtomicU64,
     breaker: Arc<CircuitBreaker>,
     health: RwLock<RedisHealth>,
 }
@@ -39,17 +39,17 @@ pub(super) struct Connection {
 /// The error of a request for which there is no connection.
 pub(super) struct Unconnected {
     pub(super) error: Error,
-    pub(super) attempt: Attempt,
+    pub(super) role: ConnectRole,
 }
 
-/// The part of a request in an attempt to connect.
+/// The role of a request without a connection in an attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(super) enum ConnectRole {
     /// It has waited for the end of one.
     Awaited,
     /// It has begun one, and has not waited for it.
     Begun,
-    /// One is under way.
+    /// Nothing: another request has begun one.
     OfOthers,
 }
 
@@ -76,7 +76,7 @@ impl From<RedisError> for Unreachable {
 
 impl From<Error> for Unconnected {
     fn from(error: Error) -> Self {
-        Unconnected { error, attempt: Attempt::Awaited }
+        Unconnected { error, role: ConnectRole::Awaited }
     }
 }
 
@@ -93,8 +93,8 @@ impl Connection {
             connector,
             scripts,
             live: RwLock::default(),
-            attempt: Arc::default(),
-            attempts: AtomicU64::new(0),
+            last_failure: Arc::default(),
+            ended_attempts: AtomicU64::new(0),
             breaker: Arc::default(),
             health: RwLock::default(),
         }
@@ -110,19 +110,19 @@ impl Connection {
             return Ok(live);
         }
         if self.breaker.is_open() {
-            let probe = Arc::clone(&self.attempt).try_lock_owned();
-            let attempt = probe.map_or(Attempt::OfOthers, |last| {
+            let probe = Arc::clone(&self.last_failure).try_lock_owned();
+            let role = probe.map_or(ConnectRole::OfOthers, |last| {
                 drop(self.begin_attempt(last));
-                Attempt::Begun
+                ConnectRole::Begun
             });
-            return Err(Unconnected { error: CircuitBreaker::refusal(&self.name()), attempt });
+            return Err(Unconnected { error: CircuitBreaker::refusal(&self.name()), role });
         }
-        let before = self.attempts.load(Ordering::SeqCst);
-        let last = Arc::clone(&self.attempt).lock_owned().await;
+        let before = self.ended_attempts.load(Ordering::SeqCst);
+        let last = Arc::clone(&self.last_failure).lock_owned().await;
         if let Some(live) = self.live() {
             return Ok(live);
         }
-        if self.attempts.load(Ordering::SeqCst) > before
+        if self.ended_attempts.load(Ordering::SeqCst) > before
             && let Some(error) = &*last
         {
             return Err(error.clone().into());
@@ -139,7 +139,7 @@ impl Connection {
                 return Ok(live);
             }
             let attempted = connection.attempt().await;
-            connection.attempts.fetch_add(1, Ordering::SeqCst);
+            connection.ended_attempts.fetch_add(1, Ordering::SeqCst);
             *last = attempted.as_ref().err().cloned();
             attempted
         })
@@ -158,9 +158,10 @@ impl Connection {
                 Ok(live)
             }
             Err(Unreachable { why, is_silent }) => {
-                match is_silent {
-                    true => self.breaker.open(&server),
-                    false => self.breaker.close_refused(),
+                if is_silent {
+                    self.breaker.open(&server);
+                } else {
+                    self.breaker.close_refused();
                 }
                 Err(unavailable(format!("{server} cannot be connected to: {why}"), Applied::No))
             }

@@ -55,9 +55,7 @@ impl Fault {
     /// The faults after which no request arrives late.
     pub const PROMPT_OUTCOMES: [Fault; 5] =
         [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::CrashBefore, Fault::CrashAfter];
-}
 
-impl Fault {
     /// Returns the name that people write. The black pipe injects faults of the same names between a driver and a server, as far as a network has them.
     pub fn name(self) -> &'static str {
         match self {
