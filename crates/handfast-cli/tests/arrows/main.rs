@@ -4,6 +4,8 @@
 //! a crate must not reach through any chain of dependencies, and the crates that may use certain external crates. Direct dependencies come
 //! from `cargo metadata --no-deps`, which needs no network and no downloaded crates; chains come from `Cargo.lock`.
 
+mod modules;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
