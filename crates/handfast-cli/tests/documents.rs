@@ -190,16 +190,16 @@ fn declared_names_are_found() {
 }
 
 #[test]
-fn tests_name_the_items_that_they_import() -> Result<()> {
+fn sources_name_the_items_that_they_import() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let hidden: Vec<String> = sources(&root.join("crates"))?
         .into_iter()
-        .filter(|path| std::fs::read_to_string(path).is_ok_and(|text| imports_all_of_parent(&text)))
+        .filter(|path| std::fs::read_to_string(path).is_ok_and(|text| imports_everything(&text)))
         .map(|path| path.display().to_string())
         .collect();
     ensure!(
         hidden.is_empty(),
-        "name the items in `use super::..`, so that a reader sees the vocabulary:\n{}",
+        "name the items in `use super::..` and `use crate::..`, so that a reader sees the vocabulary:\n{}",
         hidden.join("\n")
     );
     Ok(())
@@ -207,13 +207,21 @@ fn tests_name_the_items_that_they_import() -> Result<()> {
 
 #[test]
 fn imports_of_everything_are_found() {
-    assert!(imports_all_of_parent("mod tests {\n    use super::*;\n"));
-    assert!(!imports_all_of_parent("use super::{One, Two};\nuse proptest::prelude::*;\n"));
+    assert!(imports_everything("mod tests {\n    use super::*;\n"));
+    assert!(imports_everything("use crate::*;\n"));
+    assert!(!imports_everything("use crate::*;\n\noperations!(a_macro);\n"));
+    assert!(!imports_everything("use super::{One, Two};\nuse proptest::prelude::*;\n"));
 }
 
-/// Returns whether a source imports all items of its parent module without naming them.
-fn imports_all_of_parent(text: &str) -> bool {
-    text.lines().any(|line| line.trim() == concat!("use super::", "*;"))
+/// Returns whether a source imports all items of its parent or its crate without naming them. A source that expands the table of the contract's operations may,
+/// as the table names all requests.
+fn imports_everything(text: &str) -> bool {
+    let has_table = text.contains("\noperations!(");
+    text.lines().any(|line| match line.trim() {
+        "use super::*;" => true,
+        "use crate::*;" => !has_table,
+        _ => false,
+    })
 }
 
 /// Returns all Rust files below a directory.

@@ -3,7 +3,10 @@
 use async_trait::async_trait;
 use bson::RawDocumentBuf;
 
-use crate::*;
+use crate::{
+    Aggregate, BatchLimit, Count, CreateIndexes, Cursor, Delete, DeleteStatement, DocumentStore, Find, IndexSpec,
+    Insert, Namespace, Result, Update, UpdateOutcome, UpdateSpec, UpdateStatement, WriteError,
+};
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +18,7 @@ pub trait StoreExt: DocumentStore {
     /// Inserts one document, durably. A caller that may have to repeat the insert sets the `_id` before.
     ///
     /// # Errors
-    /// `DuplicateKey` (11000), and the errors of [`insertion::prepare`].
+    /// `DuplicateKey` (11000), and the errors of [`insertion::prepare`](crate::insertion::prepare).
     async fn insert_one(&self, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
         only(self.insert(Insert::new(namespace.clone(), vec![document])).await?.errors)
     }

@@ -32,7 +32,10 @@ use handfast_mql::{Code, CompileOptions, Context};
 use self::documents::Documents;
 use self::source::Source;
 pub use self::write::{is_temporary, is_temporary_of};
-use crate::*;
+use crate::{
+    Aggregate, AggregateSource, BatchLimit, Cursor, DocumentStore, Durability, Error, Explain, Explained, Find,
+    Namespace, Result, Sources, Verbosity,
+};
 
 /// The largest number of documents in a batch between two steps.
 const BATCH_DOCUMENTS: usize = 1000;

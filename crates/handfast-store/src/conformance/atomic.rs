@@ -7,7 +7,10 @@ use handfast_mql::Code;
 
 use super::subject::{Failure, Subject, c, drain, id, ids, ints, named, numbered, refused};
 use super::{ensure, ensure_eq, list_cases};
-use crate::*;
+use crate::{
+    Applied, AtomicBatch, BatchWrite, Before, CommitTimestamp, DocumentWrite, Find, Hint, IndexSpec, Insert,
+    RenameCollection, Result, Snapshot,
+};
 
 list_cases! { Atomic:
     snapshot_reads_what_is_there,

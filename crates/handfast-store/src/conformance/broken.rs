@@ -9,7 +9,13 @@ use handfast_mql::Code;
 
 use crate::decorator::DelegatingStore;
 use crate::ticket::Recorded;
-use crate::*;
+use crate::{
+    Applied, AtomicBatch, AtomicStore, BatchLimit, Before, Changed, CollectionStats, CommitTimestamp, Count,
+    CreateIndexes, Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, Error, Find, FindAndModify,
+    FindAndModifyOutcome, IndexCounts, Insert, InsertOutcome, MemoryStore, Namespace, Page, Read, RenameCollection,
+    Result, Snapshot, Sources, Ticket, Update, UpdateOutcome, UpdateSpec, UpdateStatement, WriteError, change,
+    insertion,
+};
 
 /// A defect of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

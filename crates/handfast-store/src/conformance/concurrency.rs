@@ -10,7 +10,11 @@ use tokio::task::JoinSet;
 
 use super::subject::{Failure, Subject, c, drain, id, ids, ints, named, numbered};
 use super::{ensure, ensure_eq, list_cases};
-use crate::*;
+use crate::{
+    BatchLimit, CollectionOptions, CreateIndexes, Delete, DeleteStatement, DocumentStore, Find, FindAndModify, Hint,
+    IndexSpec, Insert, Modification, RenameCollection, Result, ReturnDocument, Update, UpdateOutcome, UpdateSpec,
+    UpdateStatement,
+};
 
 /// The number of tasks of a case, more than a test machine has cores.
 const TASKS: i32 = 8;

@@ -13,7 +13,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
 
-use crate::*;
+use crate::{
+    Aggregate, AggregateSource, BatchLimit, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count,
+    CreateIndexes, Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Explained,
+    Find, FindAndModify, FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection,
+    Namespace, Page, RenameCollection, Result, Update, UpdateOutcome, WriteError,
+};
 
 /// The databases of a store that have a prefix. See the module's documentation.
 #[derive(Clone)]

@@ -7,7 +7,10 @@ use handfast_mql::Code;
 
 use super::subject::{Failure, Subject, c, id, ints, named, numbered, refused};
 use super::{ensure, ensure_eq, list_cases};
-use crate::*;
+use crate::{
+    Applied, AtomicBatch, BatchWrite, CollectionOptions, CommitTimestamp, Creation, DocumentWrite, Error, Find, Hint,
+    IndexSpec, Read, RenameCollection, Result, Snapshot,
+};
 
 list_cases! { Atomic:
     read_of_a_document_conflicts_with_its_update,

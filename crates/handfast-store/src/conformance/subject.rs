@@ -8,7 +8,10 @@ use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
 use super::Needs;
-use crate::*;
+use crate::{
+    Aggregate, Applied, AtomicStore, BatchLimit, CreateIndexes, Cursor, Delete, DeleteStatement, DocumentStore, Error,
+    ErrorClass, Find, IndexSpec, Insert, Namespace, Result, Update, UpdateOutcome, UpdateSpec, UpdateStatement,
+};
 
 /// An empty store under test, and its capabilities.
 pub struct Subject {

@@ -7,7 +7,11 @@ use handfast_mql::Code;
 
 use super::subject::{Failure, Subject, c, id, ints, named, refusal, refused};
 use super::{ensure, ensure_eq, list_cases};
-use crate::*;
+use crate::{
+    AtomicBatch, BatchWrite, Delete, DeleteStatement, DocumentWrite, Find, FindAndModify, Hint, IndexSpec, Insert,
+    InsertOutcome, Modification, RequestedDocument, Result, ReturnDocument, Ticket, Update, UpdateOutcome, UpdateSpec,
+    UpdateStatement, WriteError, ticket,
+};
 
 list_cases! { Tickets:
     ticket_of_an_insert_is_used_once,

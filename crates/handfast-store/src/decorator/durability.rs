@@ -5,7 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::DelegatingStore;
-use crate::*;
+use crate::{
+    Aggregate, Cursor, Delete, DeleteOutcome, DocumentStore, Durability, FindAndModify, FindAndModifyOutcome, Insert,
+    InsertOutcome, Result, Update, UpdateOutcome,
+};
 
 /// A store whose writes all have one durability, for the patterns, which request [`Durability::Journaled`] in each step.
 ///

@@ -3,7 +3,7 @@ use std::time::Duration;
 use bson::{DateTime, RawDocumentBuf, rawdoc};
 
 use super::expire;
-use crate::*;
+use crate::{CreateIndexes, DocumentStore, Find, IndexSpec, Insert, MemoryStore, Namespace, Sources, StoreExt};
 
 fn c() -> Namespace {
     Namespace::valid("d", "c")

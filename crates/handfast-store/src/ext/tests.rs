@@ -1,7 +1,7 @@
 use bson::rawdoc;
 use handfast_mql::Code;
 
-use crate::*;
+use crate::{DocumentStore, IndexSpec, MemoryStore, Namespace, Sources, StoreExt};
 
 #[tokio::test]
 async fn short_forms_have_the_effect_of_their_requests() {

@@ -7,7 +7,10 @@ use handfast_mql::{Code, CompileOptions, Filter};
 use super::state::{IndexState, State, id_key};
 use super::{MemoryStore, ticketed};
 use crate::index::{Addition, Index, addition, key_conflict};
-use crate::*;
+use crate::{
+    AtomicBatch, AtomicStore, BatchWrite, CommitTimestamp, Creation, Cursor, DocumentWrite, Error, Find, Namespace,
+    Read, Result, Snapshot, insertion, notation,
+};
 
 #[async_trait]
 impl AtomicStore for MemoryStore {

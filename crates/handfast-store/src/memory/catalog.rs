@@ -6,7 +6,10 @@ use handfast_mql::Code;
 use super::MemoryStore;
 use super::state::{Collection, IndexState, State};
 use crate::index::{Addition, Index, addition, check_expiry_seconds, dropped, selected};
-use crate::*;
+use crate::{
+    CollectionStats, CreateIndexes, DropIndexes, Error, IndexCounts, ModifyCollection, Namespace, RenameCollection,
+    Result, index,
+};
 
 impl MemoryStore {
     pub(super) fn create_indexes_now(&self, request: CreateIndexes) -> Result<IndexCounts> {

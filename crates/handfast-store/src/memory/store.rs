@@ -14,7 +14,12 @@ use super::write::no_collection;
 use crate::distinct::DistinctValues;
 use crate::page::IteratorCursor;
 use crate::selection::{BackendGuarantees, Selection};
-use crate::*;
+use crate::{
+    Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
+    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Explained, Find, FindAndModify, FindAndModifyOutcome,
+    IndexCounts, IndexInfo, Insert, InsertOutcome, Inserted, ModifyCollection, Namespace, RenameCollection, Result,
+    Update, UpdateOutcome, Verbosity, WriteError, aggregation, ticket,
+};
 
 impl MemoryStore {
     /// Opens a cursor over a state.

@@ -2,7 +2,10 @@ use bson::{RawBsonRef, rawdoc};
 use handfast_mql::Code;
 
 use super::DELETIONS_KEPT_MAX;
-use crate::*;
+use crate::{
+    AtomicBatch, AtomicStore, BatchWrite, CommitTimestamp, DocumentStore, DocumentWrite, Durability, Find, Insert,
+    MemoryStore, Namespace, Sources, StoreExt, Update, UpdateSpec, UpdateStatement,
+};
 
 fn c() -> Namespace {
     Namespace::valid("d", "c")

@@ -11,7 +11,10 @@ use super::state::{IdKey, State, Stored, hint_to_no_index, id_key};
 use super::{MemoryStore, ticketed};
 use crate::change::{Change, CompiledFindAndModify, joined};
 use crate::ticket::Recorded;
-use crate::*;
+use crate::{
+    Changed, Delete, Deleted, FindAndModify, FindAndModifyOutcome, Hint, Inserted, Namespace, Result, Ticket, Update,
+    UpdateOutcome, index, insertion,
+};
 
 impl MemoryStore {
     /// Inserts one document.

@@ -8,7 +8,12 @@ use handfast_mql::pipeline::Pipeline;
 use handfast_mql::{Code, CompileOptions};
 
 use super::Routed;
-use crate::*;
+use crate::{
+    Aggregate, AggregateSource, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count,
+    CreateIndexes, Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Explained,
+    Find, FindAndModify, FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection,
+    Namespace, RenameCollection, Result, Ticket, Update, UpdateOutcome, aggregation,
+};
 
 /// Refuses a request with a ticket, as no part can record it in the same step.
 fn refuse_ticket(ticket: Option<Ticket>) -> Result<()> {

@@ -6,7 +6,10 @@ use handfast_mql::Code;
 use super::{KEPT_TOGETHER, Part, Route, Routed, Routing, ensure_alone};
 use crate::conformance::{Report, Subject, run};
 use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
-use crate::*;
+use crate::{
+    Aggregate, Applied, BatchLimit, DocumentStore, ErrorClass, Insert, MemoryStore, Namespace, Result, Sources,
+    StoreExt, Ticket,
+};
 
 fn routes(texts: &[&str]) -> Vec<Route> {
     texts.iter().map(|text| text.parse().expect("a route")).collect()

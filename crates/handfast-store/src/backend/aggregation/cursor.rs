@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use super::{Environment, source, steps};
 use crate::page::PageBuilder;
-use crate::*;
+use crate::{Aggregate, BatchLimit, Cursor, Error, Page, Result};
 
 type Run = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 

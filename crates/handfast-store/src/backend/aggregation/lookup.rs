@@ -12,7 +12,7 @@ use handfast_mql::{CompileOptions, Context, Filter};
 use super::documents::{Collected, Documents, collect, too_much};
 use super::source::Source;
 use super::{Environment, steps};
-use crate::*;
+use crate::{Error, Find, Result};
 
 /// The number of documents whose keys are looked up with one find.
 const LOOKUP_DOCUMENTS: usize = 100;

@@ -10,7 +10,7 @@ use handfast_mql::pipeline::Pipeline;
 
 use super::BATCH;
 use super::documents::Documents;
-use crate::*;
+use crate::{Aggregate, AggregateSource, Cursor, DocumentStore, Find, Result};
 
 /// The first step of a pipeline.
 pub(super) enum Source {

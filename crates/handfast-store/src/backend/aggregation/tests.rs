@@ -6,7 +6,10 @@ use handfast_mql::{Code, CompileOptions};
 
 use super::source::push_down;
 use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
-use crate::*;
+use crate::{
+    Aggregate, AggregateSource, BatchLimit, DocumentStore, ErrorClass, Find, Insert, MemoryStore, Namespace, Result,
+    Sources, StoreExt,
+};
 
 fn c() -> Namespace {
     Namespace::valid("d", "c")

@@ -11,7 +11,10 @@ use handfast_mql::{Code, Context};
 
 use super::documents::Documents;
 use super::{BATCH, Environment};
-use crate::*;
+use crate::{
+    CollectionOptions, CreateIndexes, DocumentStore, Error, Find, IndexInfo, IndexSpec, Insert, Namespace,
+    RenameCollection, Result, Update, UpdateSpec, UpdateStatement, index, insertion,
+};
 
 /// The number of attempts of a `$merge` to replace a document that others keep changing.
 const MERGE_ATTEMPTS_MAX: usize = 100;

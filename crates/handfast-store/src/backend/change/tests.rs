@@ -1,7 +1,7 @@
 use bson::{RawDocumentBuf, rawdoc};
 
 use super::{Change, CompiledFindAndModify, joined};
-use crate::*;
+use crate::{FindAndModify, Modification, Namespace, Result, ReturnDocument, Sources, UpdateSpec, UpdateStatement};
 
 fn statement(filter: RawDocumentBuf, change: RawDocumentBuf) -> UpdateStatement {
     UpdateStatement::one(filter, UpdateSpec::Document(change))

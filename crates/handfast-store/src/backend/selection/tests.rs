@@ -4,7 +4,7 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
 use super::{BackendGuarantees, Candidate, Selection, check_bounds, id_alone, named_id};
-use crate::*;
+use crate::{Error, Find, Hint, Namespace, Result, Sources};
 
 fn find(filter: RawDocumentBuf) -> Find {
     Find::new(Namespace::valid("d", "c"), filter)

@@ -10,7 +10,7 @@ use handfast_mql::{CompileOptions, Context, Filter, Sort, depth, key};
 
 use super::{Breaches, CheckResult, require};
 use crate::decorator::Operation;
-use crate::*;
+use crate::{BatchLimit, Cursor, Find, Page, Result, Sources, insertion, notation};
 
 /// The number of `_id`s that a cursor remembers to find duplicates; they take some megabytes.
 const IDS_KEPT_MAX: usize = 100_000;

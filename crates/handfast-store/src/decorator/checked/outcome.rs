@@ -2,7 +2,9 @@
 
 use super::{CheckResult, codes, require};
 use crate::decorator::Operation;
-use crate::*;
+use crate::{
+    CollectionStats, DeleteOutcome, FindAndModifyOutcome, IndexInfo, InsertOutcome, UpdateOutcome, WriteError, index,
+};
 
 /// Checks that the errors have ascending indexes within the request, and that an ordered request has at most one.
 fn errors(operation: Operation, errors: &[WriteError], ordered: bool, count: usize) -> CheckResult {

@@ -11,7 +11,12 @@ use super::cursor::{CheckedCursor, Expected};
 use super::outcome::{self, FindAndModifyShape, Shape};
 use super::{Breaches, Checked, require};
 use crate::decorator::{DelegatingStore, Operation};
-use crate::*;
+use crate::{
+    Aggregate, AtomicBatch, AtomicStore, CollectionInfo, CollectionStats, CommitTimestamp, Count, CreateIndexes,
+    Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify,
+    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, Modification, Namespace, Result,
+    ReturnDocument, Snapshot, Sources, Update, UpdateOutcome, UpdateStatement, index, insertion,
+};
 
 impl<S: DocumentStore> Checked<S> {
     fn watch(&self, cursor: Box<dyn Cursor>, expected: Expected) -> Box<dyn Cursor> {

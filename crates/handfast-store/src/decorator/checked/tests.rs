@@ -7,7 +7,11 @@ use super::outcome::{self, FindAndModifyShape, Shape};
 use super::{Checked, codes};
 use crate::conformance::broken::{Broken, Defect};
 use crate::decorator::Operation;
-use crate::*;
+use crate::{
+    Applied, AtomicBatch, AtomicStore, BatchLimit, BatchWrite, Count, Delete, DeleteStatement, Distinct, DocumentStore,
+    DocumentWrite, Error, ErrorClass, Find, FindAndModifyOutcome, IndexSpec, Insert, InsertOutcome, ManualClock,
+    MemoryStore, Namespace, Sources, StoreExt, Ticket, UpdateOutcome, WriteError, index,
+};
 
 fn c() -> Namespace {
     Namespace::valid("d", "c")

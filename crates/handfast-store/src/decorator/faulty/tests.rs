@@ -5,7 +5,10 @@ use bson::{RawDocumentBuf, rawdoc};
 
 use super::{Address, Fault, Faulty, InjectedFault, Plan};
 use crate::decorator::Operation;
-use crate::*;
+use crate::{
+    Applied, AtomicBatch, AtomicStore, BatchLimit, BatchWrite, DocumentStore, DocumentWrite, Durability, ErrorClass,
+    Find, Insert, MemoryStore, Namespace, Sources, Update, UpdateSpec, UpdateStatement,
+};
 
 type Store = Faulty<MemoryStore>;
 

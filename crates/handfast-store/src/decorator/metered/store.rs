@@ -8,7 +8,10 @@ use bson::{RawBsonRef, RawDocumentBuf};
 
 use super::{Metered, Meters};
 use crate::decorator::{DelegatingStore, Operation};
-use crate::*;
+use crate::{
+    Aggregate, AtomicBatch, AtomicStore, BatchLimit, CommitTimestamp, Cursor, DocumentStore, Find, Namespace, Page,
+    Result, Snapshot,
+};
 
 #[async_trait]
 impl<S: DocumentStore> DelegatingStore for Metered<S> {

@@ -5,7 +5,7 @@ use bson::rawdoc;
 
 use super::{Latency, Metered};
 use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
-use crate::*;
+use crate::{DocumentStore, Insert, MemoryStore, Namespace, Sources};
 
 fn c() -> Namespace {
     Namespace::valid("d", "c")

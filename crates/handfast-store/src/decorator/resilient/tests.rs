@@ -7,7 +7,10 @@ use handfast_mql::Code;
 
 use super::{Resilient, repeated_by_caller};
 use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
-use crate::*;
+use crate::{
+    Applied, BatchLimit, DocumentStore, ErrorClass, Find, FindAndModify, IndexSpec, Insert, InsertOutcome, MemoryStore,
+    Modification, Namespace, Result, ReturnDocument, Sources, StoreExt, UpdateSpec,
+};
 
 type Network = Arc<Faulty<MemoryStore>>;
 

@@ -6,7 +6,10 @@ use bson::rawdoc;
 
 use super::{Exploration, ExplorationError, PairOutcome};
 use crate::decorator::{Fault, Faulty};
-use crate::*;
+use crate::{
+    BatchLimit, Count, DocumentStore, Find, Insert, MemoryStore, Namespace, Sources, Update, UpdateSpec,
+    UpdateStatement,
+};
 
 type Store = Arc<Faulty<MemoryStore>>;
 
