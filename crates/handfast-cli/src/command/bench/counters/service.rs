@@ -23,16 +23,13 @@ use super::super::report::Comparison;
 use super::super::store::scattered;
 use super::Plan;
 use super::http_client::{HttpClient, read_request, write_request};
-use super::requests::is_view;
+use super::requests::{PopularItems, is_view};
 use crate::command::counters::opened_counters::counters;
 
 /// The tasks that load the items.
 const LOADING_TASKS: u64 = 64;
 /// The time between two looks at a queue that is being saved.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How many times more connections there are in the second case of views: each view waits for a sync, so that their rate grows with the number that wait for
-/// the same one.
-const MANY_CONNECTIONS: usize = 4;
 /// The answer of the constant route, which is as long as an answer of the service with a total.
 const CONSTANT: &str = r#"{"kind":"bench","id":"12345","total":1234,"partial":false}"#;
 
@@ -52,7 +49,10 @@ pub(super) struct Service {
 #[derive(Clone, Copy)]
 enum Requests {
     Reads,
+    /// Views of items of which few are popular, as on a site.
     Views,
+    /// Views of all items alike: nearly each view of a moment is of another item, so that none are summed before they are saved.
+    ScatteredViews,
     /// A view after each 33 reads: as many as in the load of the service that the counters follow.
     Mixed,
 }
@@ -62,7 +62,7 @@ impl Requests {
     fn text(self, connection: usize, step: u64, id: u64) -> Vec<u8> {
         let is_view = match self {
             Requests::Reads => false,
-            Requests::Views => true,
+            Requests::Views | Requests::ScatteredViews => true,
             Requests::Mixed => is_view(connection, step),
         };
         if is_view { write_request(id) } else { read_request(id) }
@@ -89,39 +89,39 @@ impl Service {
     pub(super) async fn compare(&self, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Result<[Comparison; 4]> {
         let connections = plan.connections;
         progress("totals over HTTP");
-        let (reads, _) = self.interleaved(plan, connections, Requests::Reads).await?;
+        let (reads, _) = self.interleaved(plan, Requests::Reads).await?;
         let reads = Comparison::new("read a total, HTTP", "constant route", &reads, plan.promises.ratio(0.6));
         progress("views over HTTP");
-        let views = self.views("count a view, HTTP", plan, connections, plan.promises.ratio(0.4)).await?;
-        progress("views over many connections");
-        let many = (connections * MANY_CONNECTIONS).min(ConnectionOptions::default().open_max);
-        let many_views = self.views("count a view, HTTP, many", plan, many, plan.promises.ratio(0.4)).await?;
+        let views = self.views("count a view, HTTP", plan, Requests::Views, plan.promises.ratio(0.4)).await?;
+        progress("views of scattered items over HTTP");
+        let scattered_views = self.views("count a scattered view, HTTP", plan, Requests::ScatteredViews, None).await?;
         progress("totals and views over HTTP");
-        let (mixed, _) = self.interleaved(plan, connections, Requests::Mixed).await?;
+        let (mixed, _) = self.interleaved(plan, Requests::Mixed).await?;
         let mixed = Comparison::new("33 totals to a view, HTTP", "constant route", &mixed, plan.promises.ratio(0.6));
         Ok([
             reads.with_note(format!("{connections} connections, {} items", plan.items)),
             views,
-            many_views,
+            scattered_views,
             mixed.with_note(format!("{connections} connections")),
         ])
     }
 
-    /// Compares views over this number of connections with the constant route.
+    /// Compares views with the constant route.
     async fn views(
         &self,
         case: &'static str,
         plan: &Plan,
-        connections: usize,
+        requests: Requests,
         promised: Option<f64>,
     ) -> Result<Comparison> {
         let before = self.embedded.costs();
-        let (rounds, saving) = self.interleaved(plan, connections, Requests::Views).await?;
+        let (rounds, saving) = self.interleaved(plan, requests).await?;
         let after = self.embedded.costs();
         let views = rounds.subject.operations().max(1) as f64;
         let (operations, syncs) = (after.operations - before.operations, after.syncs - before.syncs);
         let note = format!(
-            "{connections} connections, {:.2} writes of the store and {:.2} syncs a view, saving included; {:.0} a second until they are saved",
+            "{} connections, {:.2} writes of the store and {:.2} syncs a view, saving included; {:.0} a second until they are saved",
+            plan.connections,
             operations as f64 / views,
             syncs as f64 / views,
             views / (rounds.subject.elapsed() + saving).as_secs_f64(),
@@ -131,16 +131,12 @@ impl Service {
 
     /// Measures requests and the constant route in turns. A round ends with its last answer, and its processor time includes that of saving its views; returns the
     /// time which that took, too.
-    async fn interleaved(
-        &self,
-        plan: &Plan,
-        connections: usize,
-        requests: Requests,
-    ) -> Result<(InterleavedRounds, Duration)> {
+    async fn interleaved(&self, plan: &Plan, requests: Requests) -> Result<(InterleavedRounds, Duration)> {
+        let popular = Arc::new(PopularItems::new(plan.items));
         let mut saving = Duration::ZERO;
-        let baseline = async |_| self.measured(plan, connections, self.constant, requests).await;
+        let baseline = async |_| self.measured(plan, &popular, self.constant, requests).await;
         let rounds = interleaved(plan.rounds, baseline, async |_| {
-            let mut round = self.measured(plan, connections, self.address, requests).await?;
+            let mut round = self.measured(plan, &popular, self.address, requests).await?;
             let (begun, before) = (self.sources.clock.elapsed(), processor_time());
             self.saved().await;
             saving += self.sources.clock.elapsed().saturating_sub(begun);
@@ -154,21 +150,26 @@ impl Service {
     async fn measured(
         &self,
         plan: &Plan,
-        connections: usize,
+        popular: &Arc<PopularItems>,
         address: SocketAddr,
         requests: Requests,
     ) -> Result<Round> {
+        let connections = plan.connections;
         let mut clients = Vec::with_capacity(connections);
         for _ in 0..connections {
             clients.push(Mutex::new(HttpClient::connect(address).await?));
         }
-        let (clients, items) = (Arc::new(clients), plan.items);
+        let (clients, items, popular) = (Arc::new(clients), plan.items, Arc::clone(popular));
         let duration = Duration::from_secs_f64(plan.seconds);
         round(Arc::clone(&self.sources.clock), connections, duration, move |task, step| {
             let clients = Arc::clone(&clients);
+            let id = match requests {
+                Requests::Views => popular.item(task, step),
+                Requests::Reads | Requests::ScatteredViews | Requests::Mixed => scattered(task, step, items),
+            };
             async move {
                 let client = clients.get(task).context("a task without a connection")?;
-                let request = requests.text(task, step, scattered(task, step, items));
+                let request = requests.text(task, step, id);
                 client.lock().await.send(&request).await.map(drop)
             }
         })
