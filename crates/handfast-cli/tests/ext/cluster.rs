@@ -153,8 +153,8 @@ fn ext_transactions_of_the_rust_driver_over_ferretdb() {
         "{}",
         server.log()
     );
-    // FerretDB reads whole collections, so twice as many take it four times as long. It takes three seconds for ten appends.
-    transact(&server, &program, &[("bank", 200), ("list-append", 60)], "FerretDB");
+    // FerretDB reads whole collections, so twice as many take it four times as long.
+    transact(&server, &program, &[("bank", 100), ("list-append", 30)], "FerretDB");
     server.stop();
     no_lock_is_left(&ferretdb.uri(), true);
 }

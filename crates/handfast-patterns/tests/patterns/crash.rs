@@ -13,7 +13,7 @@
 //!
 //! Both processes have their own pattern objects and share nothing but the store. Operations are those of the contract, including pages of
 //! cursors and the creation of indexes. The tests assert that each fault occurred, and that there is a minimal number of points. No point
-//! is skipped, except on a slow store: see [`Stage::share`].
+//! is skipped, except on a server: see [`Stage::share`].
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -16,9 +16,11 @@ use handfast_txn::Database;
 /// The maximal number of attempts to reach a server.
 const LOOKS_MAX: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(20);
-/// The share of the points that run on FerretDB, where one takes a fifth of a second: every third one, so that each operation meets two or three kinds of
-/// faults. All of them run with HANDFAST_ALL_POINTS=1, and on the other stores.
-const FERRETDB_SHARE: u64 = 3;
+/// The share of the points that run on FerretDB, where one takes a fifth of a second: every fifth one, so that each operation meets one or two kinds of
+/// faults. All of them run with HANDFAST_ALL_POINTS=1, and on the stores in this process.
+const FERRETDB_SHARE: u64 = 5;
+/// The share of the points that run on our own server, through the driver.
+const SERVER_SHARE: u64 = 2;
 
 /// The store of a scenario.
 pub(crate) enum Stage {
@@ -108,13 +110,14 @@ impl Stage {
 
     /// Returns `n` if one of `n` points runs.
     pub(crate) fn share(&self) -> u64 {
-        match self {
-            Stage::Shared(Shared { backing: Backing::FerretDb(_), .. })
-                if std::env::var_os("HANDFAST_ALL_POINTS").is_none() =>
-            {
-                FERRETDB_SHARE
-            }
-            _ => 1,
+        let backing = match self {
+            Stage::Shared(shared) if std::env::var_os("HANDFAST_ALL_POINTS").is_none() => &shared.backing,
+            Stage::Shared(_) | Stage::Memory => return 1,
+        };
+        match backing {
+            Backing::FerretDb(_) => FERRETDB_SHARE,
+            Backing::Served(_) => SERVER_SHARE,
+            Backing::Nothing => 1,
         }
     }
 
