@@ -52,9 +52,9 @@ impl Plan {
     }
 }
 
-/// The merit of a plan with an index; the order of the fields is that of their weight.
+/// The rank of a plan with an index. The fields are in the order of their weight.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Merit {
+struct IndexRank {
     /// Leading fields fixed to points.
     points: usize,
     /// Whether the field behind them is bounded.
@@ -66,7 +66,7 @@ struct Merit {
 /// A plan with an index that could be used.
 struct Candidate {
     plan: Plan,
-    merit: Merit,
+    rank: IndexRank,
 }
 
 /// Chooses a plan.
@@ -86,10 +86,10 @@ pub(crate) fn choose(collection: &Collection, filter: &Filter, sort: &Sort, find
     }
     let usable = collection.indexes.iter().filter(|index| index.complete && !index.spec().hidden);
     let candidates = usable.filter(|index| covers(index, filter)).map(|index| with_index(index, filter, sort));
-    let best = candidates.max_by(|one, other| one.merit.cmp(&other.merit));
+    let best = candidates.max_by(|one, other| one.rank.cmp(&other.rank));
     if let Some(best) = best
-        && best.merit > Merit::default()
-        && !(best.merit == Merit { ordered: true, ..Merit::default() } && sort.is_empty())
+        && best.rank > IndexRank::default()
+        && !(best.rank == IndexRank { ordered: true, ..IndexRank::default() } && sort.is_empty())
     {
         return Ok(best.plan);
     }
@@ -169,8 +169,8 @@ fn with_index(index: &Arc<CollectionIndex>, filter: &Filter, sort: &Sort) -> Can
     let access =
         if fields.impossible() { Access::Nothing } else { Access::Index { index: index.clone(), ranges, direction } };
     let bounded = fields.0.get(points).is_some_and(Option::is_some);
-    let merit = Merit { points, bounded, ordered: order.is_some() };
-    Candidate { plan: Plan { access, sorted: order.is_some(), filtered: false, bounds }, merit }
+    let rank = IndexRank { points, bounded, ordered: order.is_some() };
+    Candidate { plan: Plan { access, sorted: order.is_some(), filtered: false, bounds }, rank }
 }
 
 /// The intervals of each field of an index that follow from the filter; `None` for an unbounded field.

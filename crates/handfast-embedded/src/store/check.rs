@@ -94,7 +94,7 @@ async fn rebuild(store: &EmbeddedStore, namespace: &Namespace, name: &str) -> St
 
 async fn recount(store: &EmbeddedStore, namespace: &Namespace) -> String {
     match collections::recount(&store.context, namespace).await {
-        Ok(counts) => format!("counted {} documents in {namespace}", counts.documents),
+        Ok(counts) => format!("corrected the count of documents in {namespace} to {}", counts.documents),
         Err(error) => format!("the documents of {namespace} could not be counted: {error}"),
     }
 }

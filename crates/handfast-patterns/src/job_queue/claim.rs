@@ -28,7 +28,7 @@ enum Candidate {
 }
 
 /// The state of the limits during one call.
-struct Turn {
+struct LimitState {
     slot: Option<u32>,
     /// The rate limit has counted the job, or there is no limit.
     counted: bool,
@@ -56,11 +56,11 @@ impl JobQueue {
             return Ok(None);
         }
         let due = requests::due(self.fields(), kinds, self.now());
-        let mut turn = Turn { slot: None, counted: self.options.limits.rate.is_none() };
-        let Some(slots) = self.free_slots().await? else { return self.claim_in(worker, &due, &mut turn).await };
+        let mut limits = LimitState { slot: None, counted: self.options.limits.rate.is_none() };
+        let Some(slots) = self.free_slots().await? else { return self.claim_in(worker, &due, &mut limits).await };
         for slot in slots {
-            turn.slot = slot;
-            match self.claim_in(worker, &due, &mut turn).await {
+            limits.slot = slot;
+            match self.claim_in(worker, &due, &mut limits).await {
                 // Another worker has taken the slot.
                 Err(Error::Store(error)) if is_duplicate_of(&error, &self.fields().slot) => {}
                 claimed => return claimed,
@@ -69,22 +69,22 @@ impl JobQueue {
         Ok(None)
     }
 
-    /// Counts the job that is about to be claimed, once per turn; a turn that finds no job to claim counts none.
-    async fn may_begin(&self, turn: &mut Turn) -> Result<bool> {
-        turn.counted = turn.counted || self.count_begun().await?;
-        Ok(turn.counted)
+    /// Counts the job that is about to be claimed, once per call; a call that finds no job to claim counts none.
+    async fn may_begin(&self, limits: &mut LimitState) -> Result<bool> {
+        limits.counted = limits.counted || self.count_begun().await?;
+        Ok(limits.counted)
     }
 
-    /// Claims a job in the slot of the turn, if the queue has slots.
-    async fn claim_in(&self, worker: &str, due: &Document, turn: &mut Turn) -> Result<Option<Job>> {
+    /// Claims a job in the slot of the call, if the queue has slots.
+    async fn claim_in(&self, worker: &str, due: &Document, limits: &mut LimitState) -> Result<Option<Job>> {
         if !self.options.ordered {
-            if !turn.counted {
+            if !limits.counted {
                 let any = self.jobs.find(due, &requests::claim_order(self.fields()), 1).await?;
-                if any.is_empty() || !self.may_begin(turn).await? {
+                if any.is_empty() || !self.may_begin(limits).await? {
                     return Ok(None);
                 }
             }
-            return self.claim_first(worker, due, None, turn.slot).await;
+            return self.claim_first(worker, due, None, limits.slot).await;
         }
         let (order, mut blocked, mut races) = (requests::claim_order(self.fields()), BlockedOrders::default(), 0);
         while races < RACES_MAX {
@@ -92,7 +92,7 @@ impl JobQueue {
             let candidates = self.jobs.find_after(skip, &filter, &order, CANDIDATES).await?;
             let mut taken = 0;
             for candidate in &candidates {
-                match self.claim_candidate(worker, due, candidate, turn, &mut blocked).await? {
+                match self.claim_candidate(worker, due, candidate, limits, &mut blocked).await? {
                     Candidate::Claimed(job) => return Ok(Some(*job)),
                     Candidate::TooFast => return Ok(None),
                     Candidate::Blocked => {}
@@ -113,7 +113,7 @@ impl JobQueue {
         worker: &str,
         due: &Document,
         candidate: &Document,
-        turn: &mut Turn,
+        limits: &mut LimitState,
         blocked: &mut BlockedOrders,
     ) -> Result<Candidate> {
         let candidate = match self.read(candidate) {
@@ -134,12 +134,12 @@ impl JobQueue {
                 return Ok(Candidate::Blocked);
             }
         }
-        if !self.may_begin(turn).await? {
+        if !self.may_begin(limits).await? {
             return Ok(Candidate::TooFast);
         }
         let mut filter = due.clone();
         filter.insert("_id", candidate.id.clone());
-        match self.claim_first(worker, &filter, candidate.order.as_deref(), turn.slot).await {
+        match self.claim_first(worker, &filter, candidate.order.as_deref(), limits.slot).await {
             Ok(Some(job)) => Ok(Candidate::Claimed(Box::new(job))),
             Ok(None) => Ok(Candidate::ClaimedByOther),
             // Another worker has another job of its order.

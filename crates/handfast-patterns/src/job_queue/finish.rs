@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 
-use super::requests::{self, Leave};
+use super::requests::{self, ClaimEnd};
 use super::{Job, JobEvent, JobQueue, JobState};
 use crate::metrics::Event;
 use crate::steps::Request;
@@ -52,7 +52,7 @@ impl JobQueue {
     /// [`Error::Store`] if the store fails: complete the job again, or leave it until its lease is over, after which
     /// it is done again.
     pub async fn complete(&self, job: &Job, result: Option<Bson>) -> Result<ClaimState> {
-        self.leave(job, &Leave::Completed { result }).await
+        self.end_claim(job, &ClaimEnd::Completed { result }).await
     }
 
     /// Records that the job failed: it is tried again after a while, or given up if this was its last attempt.
@@ -62,10 +62,10 @@ impl JobQueue {
     pub async fn fail(&self, job: &Job, error: &str) -> Result<ClaimState> {
         let (error, failures) = (kept(error), job.attempts.saturating_add(1));
         if failures >= job.attempts_max.unwrap_or(self.options.attempts_max) {
-            return self.leave(job, &Leave::GivenUp { error }).await;
+            return self.end_claim(job, &ClaimEnd::GivenUp { error }).await;
         }
         let run_at = self.later(self.wait_after(job, failures));
-        self.leave(job, &Leave::Failed { error, run_at }).await
+        self.end_claim(job, &ClaimEnd::Failed { error, run_at }).await
     }
 
     /// Records that this worker cannot read the details of the job; one of another version may be able to. The job
@@ -78,11 +78,11 @@ impl JobQueue {
         let (error, times) = (kept(error), job.unread.saturating_add(1));
         if times >= self.options.unread_max {
             tracing::warn!(id = %job.id, kind = job.kind, error, "a job is given up: no worker could read its details");
-            return self.leave(job, &Leave::Unreadable { error }).await;
+            return self.end_claim(job, &ClaimEnd::Unreadable { error }).await;
         }
         tracing::warn!(id = %job.id, kind = job.kind, error, "a job goes back to the queue: its details cannot be read here");
         let run_at = self.later(self.wait_after(job, times));
-        self.leave(job, &Leave::Unread { error, run_at }).await
+        self.end_claim(job, &ClaimEnd::Unread { error, run_at }).await
     }
 
     fn wait_after(&self, job: &Job, failures: u32) -> Duration {
@@ -94,7 +94,7 @@ impl JobQueue {
     /// # Errors
     /// [`Error::Store`] if the store fails: call again, or leave the job until its lease is over.
     pub async fn give_up(&self, job: &Job, error: &str) -> Result<ClaimState> {
-        self.leave(job, &Leave::GivenUp { error: kept(error) }).await
+        self.end_claim(job, &ClaimEnd::GivenUp { error: kept(error) }).await
     }
 
     /// Puts the job off for a while, which does not count as a failure.
@@ -102,7 +102,7 @@ impl JobQueue {
     /// # Errors
     /// [`Error::Store`] if the store fails: call again, or leave the job until its lease is over.
     pub async fn snooze(&self, job: &Job, wait: Duration) -> Result<ClaimState> {
-        self.leave(job, &Leave::Snoozed { run_at: self.later(wait) }).await
+        self.end_claim(job, &ClaimEnd::Snoozed { run_at: self.later(wait) }).await
     }
 
     /// Returns the job to the queue at once, because the worker stops. This does not count as a failure.
@@ -110,25 +110,25 @@ impl JobQueue {
     /// # Errors
     /// [`Error::Store`] if the store fails: call again, or leave the job until its lease is over.
     pub async fn release(&self, job: &Job) -> Result<ClaimState> {
-        self.leave(job, &Leave::Released).await
+        self.end_claim(job, &ClaimEnd::Released).await
     }
 
-    async fn leave(&self, job: &Job, leave: &Leave) -> Result<ClaimState> {
-        let held = self.leave_uncounted(job, leave).await?;
+    async fn end_claim(&self, job: &Job, end: &ClaimEnd) -> Result<ClaimState> {
+        let held = self.end_claim_uncounted(job, end).await?;
         let event = match held {
-            ClaimState::Held => leave.counted(),
-            ClaimState::CancelRequested => Leave::Canceled.counted(),
+            ClaimState::Held => end.counted(),
+            ClaimState::CancelRequested => ClaimEnd::Canceled.counted(),
             ClaimState::Lost => Event::JobLost,
         };
         self.count(event, 1);
         Ok(held)
     }
 
-    async fn leave_uncounted(&self, job: &Job, leave: &Leave) -> Result<ClaimState> {
+    async fn end_claim_uncounted(&self, job: &Job, end: &ClaimEnd) -> Result<ClaimState> {
         let fields = self.fields();
         let Some(claim) = job.claim() else { return Ok(ClaimState::Lost) };
-        let Some(update) = self.leaving(JobState::Processing, leave) else { return Ok(ClaimState::Lost) };
-        if leave.event() == JobEvent::Completed {
+        let Some(update) = self.claim_end_update(JobState::Processing, end) else { return Ok(ClaimState::Lost) };
+        if end.event() == JobEvent::Completed {
             if self.jobs.update_one(&requests::held(fields, &job.id, claim), &update).await? {
                 return Ok(ClaimState::Held);
             }
@@ -137,7 +137,7 @@ impl JobQueue {
             if self.jobs.update_one(&wanted(false), &update).await? {
                 return Ok(ClaimState::Held);
             }
-            if let Some(canceled) = self.leaving(JobState::Processing, &Leave::Canceled)
+            if let Some(canceled) = self.claim_end_update(JobState::Processing, &ClaimEnd::Canceled)
                 && self.jobs.update_one(&wanted(true), &canceled).await?
             {
                 return Ok(ClaimState::CancelRequested);
@@ -151,7 +151,7 @@ impl JobQueue {
         };
         let Some(now) = self.jobs.find_one(&by_this_claim).await? else { return Ok(ClaimState::Lost) };
         let is = |state: JobState| now.get_str(&fields.state).is_ok_and(|name| name == state.name());
-        Ok(match leave.event() {
+        Ok(match end.event() {
             JobEvent::Completed if !is(JobState::Done) => ClaimState::Lost,
             JobEvent::Completed => ClaimState::Held,
             _ if is(JobState::Canceled) => ClaimState::CancelRequested,
@@ -160,8 +160,8 @@ impl JobQueue {
     }
 
     /// Returns the update for a job that leaves its state in this way at the current time.
-    pub(super) fn leaving(&self, from: JobState, leave: &Leave) -> Option<Document> {
-        requests::leave(self.fields(), from, leave, self.now())
+    pub(super) fn claim_end_update(&self, from: JobState, end: &ClaimEnd) -> Option<Document> {
+        requests::end_claim(self.fields(), from, end, self.now())
     }
 
     /// Cancels a job: it is not done any more. If a worker has the job, its handler is stopped when the worker next
@@ -172,8 +172,8 @@ impl JobQueue {
     /// [`Error::Contended`] if workers claim the job and return it at each attempt.
     pub async fn cancel(&self, id: impl Into<Bson>) -> Result<bool> {
         let (fields, id) = (self.fields(), id.into());
-        let canceled = Leave::Canceled;
-        let Some(update) = self.leaving(JobState::Todo, &canceled) else { return Ok(false) };
+        let canceled = ClaimEnd::Canceled;
+        let Some(update) = self.claim_end_update(JobState::Todo, &canceled) else { return Ok(false) };
         let waiting = doc! { "_id": &id, &fields.state: JobState::Todo.name() };
         let claimed = doc! { "_id": &id, &fields.state: JobState::Processing.name() };
         for _ in 0..RACES_MAX {

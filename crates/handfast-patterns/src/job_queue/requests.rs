@@ -181,9 +181,9 @@ pub(super) fn renew(fields: &JobFields, progress: Option<Bson>) -> Document {
     update
 }
 
-/// The way in which a job leaves its worker, or the queue.
+/// The end of a claim, by which a job leaves its worker, or the queue.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Leave {
+pub(super) enum ClaimEnd {
     /// Done.
     Completed { result: Option<Bson> },
     /// Failed, and to be tried again at `run_at`.
@@ -208,92 +208,92 @@ pub(super) enum Leave {
     Canceled,
 }
 
-impl Leave {
+impl ClaimEnd {
     pub(super) fn event(&self) -> JobEvent {
         match self {
-            Leave::Completed { .. } => JobEvent::Completed,
-            Leave::Failed { .. }
-            | Leave::Unread { .. }
-            | Leave::Snoozed { .. }
-            | Leave::Released
-            | Leave::Crashed { .. }
-            | Leave::Undated { .. } => JobEvent::Returned,
-            Leave::GivenUp { .. } | Leave::Poison { .. } | Leave::Unreadable { .. } => JobEvent::GivenUp,
-            Leave::Canceled => JobEvent::Canceled,
+            ClaimEnd::Completed { .. } => JobEvent::Completed,
+            ClaimEnd::Failed { .. }
+            | ClaimEnd::Unread { .. }
+            | ClaimEnd::Snoozed { .. }
+            | ClaimEnd::Released
+            | ClaimEnd::Crashed { .. }
+            | ClaimEnd::Undated { .. } => JobEvent::Returned,
+            ClaimEnd::GivenUp { .. } | ClaimEnd::Poison { .. } | ClaimEnd::Unreadable { .. } => JobEvent::GivenUp,
+            ClaimEnd::Canceled => JobEvent::Canceled,
         }
     }
 
     /// Returns the reason why the job was not done.
     fn error(&self) -> Option<&str> {
         match self {
-            Leave::Failed { error, .. }
-            | Leave::Unread { error, .. }
-            | Leave::Crashed { error }
-            | Leave::Undated { error }
-            | Leave::GivenUp { error }
-            | Leave::Poison { error }
-            | Leave::Unreadable { error } => Some(error),
-            Leave::Completed { .. } | Leave::Snoozed { .. } | Leave::Released | Leave::Canceled => None,
+            ClaimEnd::Failed { error, .. }
+            | ClaimEnd::Unread { error, .. }
+            | ClaimEnd::Crashed { error }
+            | ClaimEnd::Undated { error }
+            | ClaimEnd::GivenUp { error }
+            | ClaimEnd::Poison { error }
+            | ClaimEnd::Unreadable { error } => Some(error),
+            ClaimEnd::Completed { .. } | ClaimEnd::Snoozed { .. } | ClaimEnd::Released | ClaimEnd::Canceled => None,
         }
     }
 
     /// Returns its label in metrics.
     pub(super) fn counted(&self) -> Event {
         match self {
-            Leave::Completed { .. } => Event::JobCompleted,
-            Leave::Failed { .. } => Event::JobFailed,
-            Leave::Unread { .. } => Event::JobUnread,
-            Leave::Snoozed { .. } => Event::JobSnoozed,
-            Leave::Released | Leave::Undated { .. } => Event::JobReleased,
-            Leave::Crashed { .. } => Event::JobCrashed,
-            Leave::GivenUp { .. } | Leave::Poison { .. } | Leave::Unreadable { .. } => Event::JobDead,
-            Leave::Canceled => Event::JobCanceled,
+            ClaimEnd::Completed { .. } => Event::JobCompleted,
+            ClaimEnd::Failed { .. } => Event::JobFailed,
+            ClaimEnd::Unread { .. } => Event::JobUnread,
+            ClaimEnd::Snoozed { .. } => Event::JobSnoozed,
+            ClaimEnd::Released | ClaimEnd::Undated { .. } => Event::JobReleased,
+            ClaimEnd::Crashed { .. } => Event::JobCrashed,
+            ClaimEnd::GivenUp { .. } | ClaimEnd::Poison { .. } | ClaimEnd::Unreadable { .. } => Event::JobDead,
+            ClaimEnd::Canceled => Event::JobCanceled,
         }
     }
 }
 
 /// Returns the update for a job that leaves its worker or the queue; `None` if it cannot leave this state in this way.
-pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave, now: DateTime) -> Option<Document> {
-    let next = from.after(leave.event())?;
+pub(super) fn end_claim(fields: &JobFields, from: JobState, end: &ClaimEnd, now: DateTime) -> Option<Document> {
+    let next = from.after(end.event())?;
     let (mut set, mut count) = (doc! { &fields.state: next.name() }, doc! {});
     let mut unset = doc! { &fields.running: "", &fields.slot: "" };
     let mut update = doc! {};
-    if let Some(error) = leave.error() {
+    if let Some(error) = end.error() {
         set.insert(&fields.error, error);
         let last = doc! { "$each": [{ &fields.ts: now, &fields.error: error }], "$slice": -ERRORS_MAX };
         update.insert("$push", doc! { &fields.errors: last });
     }
-    match leave {
-        Leave::Completed { result } => {
+    match end {
+        ClaimEnd::Completed { result } => {
             if let Some(result) = result {
                 set.insert(&fields.result, result.clone());
             }
             unset.insert(&fields.error, "");
         }
-        Leave::Failed { run_at, .. } => {
+        ClaimEnd::Failed { run_at, .. } => {
             set.insert(&fields.run_at, *run_at);
             count.insert(&fields.attempts, 1);
         }
-        Leave::Unread { run_at, .. } => {
+        ClaimEnd::Unread { run_at, .. } => {
             set.insert(&fields.run_at, *run_at);
             count.insert(&fields.unread, 1);
         }
-        Leave::Snoozed { run_at } => {
+        ClaimEnd::Snoozed { run_at } => {
             set.insert(&fields.run_at, *run_at);
         }
-        Leave::Released | Leave::Canceled => {}
+        ClaimEnd::Released | ClaimEnd::Canceled => {}
         // This is no crash: a reclaimer with a wrong clock would make dead letters of jobs whose workers live. The
         // date itself is of no use.
-        Leave::Undated { .. } => {
+        ClaimEnd::Undated { .. } => {
             unset.insert(&fields.worker, "");
         }
-        Leave::GivenUp { .. } => {
+        ClaimEnd::GivenUp { .. } => {
             count.insert(&fields.attempts, 1);
         }
-        Leave::Unreadable { .. } => {
+        ClaimEnd::Unreadable { .. } => {
             count.insert(&fields.unread, 1);
         }
-        Leave::Crashed { .. } | Leave::Poison { .. } => {
+        ClaimEnd::Crashed { .. } | ClaimEnd::Poison { .. } => {
             count.insert(&fields.crashes, 1);
             // Without it, its worker's writes match nothing.
             unset.insert(fields.of_worker(&fields.claim), "");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
-use super::requests::{self, Leave};
+use super::requests::{self, ClaimEnd};
 use super::{Job, JobQueue, JobState};
 use crate::steps::Request;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
@@ -92,18 +92,18 @@ impl JobQueue {
                 return Ok(set_aside.then_some(reclaimed));
             }
         };
-        let (leave, reclaimed) = self.leave_of_silent(&seen);
-        let Some(update) = self.leaving(JobState::Processing, &leave) else { return Ok(None) };
+        let (end, reclaimed) = self.end_of_silent(&seen);
+        let Some(update) = self.claim_end_update(JobState::Processing, &end) else { return Ok(None) };
         let is_ours = self.jobs.update_one(&requests::still_silent(self.fields(), &seen), &update).await?;
-        self.count(leave.counted(), u64::from(is_ours));
+        self.count(end.counted(), u64::from(is_ours));
         Ok(is_ours.then_some(reclaimed))
     }
 
     /// Returns the way in which a job leaves its silent worker.
-    fn leave_of_silent(&self, seen: &Job) -> (Leave, Reclaimed) {
+    fn end_of_silent(&self, seen: &Job) -> (ClaimEnd, Reclaimed) {
         let (name, ts) = seen.worker.as_ref().map_or(("", None), |worker| (&worker.name, worker.ts));
         if seen.cancel {
-            return (Leave::Canceled, Reclaimed::Canceled);
+            return (ClaimEnd::Canceled, Reclaimed::Canceled);
         }
         let undated = match ts {
             None => Some(format!("its worker {name} has recorded no sign of life")),
@@ -114,14 +114,14 @@ impl JobQueue {
         };
         if let Some(error) = undated {
             tracing::warn!(error, "a job is returned, and its worker may live");
-            return (Leave::Undated { error }, Reclaimed::Returned);
+            return (ClaimEnd::Undated { error }, Reclaimed::Returned);
         }
         let error = format!("its worker {name} fell silent");
         if seen.crashes.saturating_add(1) >= self.options.crashes_max {
             tracing::warn!("a job is given up: too many of its workers fell silent");
-            return (Leave::Poison { error }, Reclaimed::GivenUp);
+            return (ClaimEnd::Poison { error }, Reclaimed::GivenUp);
         }
-        (Leave::Crashed { error }, Reclaimed::Returned)
+        (ClaimEnd::Crashed { error }, Reclaimed::Returned)
     }
 
     /// Removes jobs (at most `batch`) that were done at least `done` ago, or given up or canceled at least `failed`

@@ -33,19 +33,19 @@ const PAGES_MAX: usize = 16;
 const WAITING_MAX: usize = 1000;
 
 /// The balance of an account at its last committed place, as far as this round has read.
-struct Tip {
+struct CommittedBalance {
     account: Account,
     at: Cache,
     /// The account's document has an older cache.
     moved: bool,
 }
 
-type Tips = HashMap<Vec<u8>, Tip>;
+type CommittedBalances = HashMap<Vec<u8>, CommittedBalance>;
 
 /// The accounts that a round has read.
 #[derive(Default)]
 struct RoundState {
-    tips: Tips,
+    balances: CommittedBalances,
     /// Accounts whose next entry cannot be committed now.
     waiting: Vec<Bson>,
 }
@@ -99,8 +99,8 @@ impl Ledger {
     pub async fn commit(&self, batch: u32) -> Result<Round> {
         let mut state = RoundState::default();
         let result = self.commit_pages(batch, &mut state).await;
-        for tip in state.tips.into_values().filter(|tip| tip.moved) {
-            self.remember(&tip.account, tip.at).await?;
+        for balance in state.balances.into_values().filter(|balance| balance.moved) {
+            self.remember(&balance.account, balance.at).await?;
         }
         result
     }
@@ -153,7 +153,7 @@ impl Ledger {
         while let Some(entry) = chain.entries.pop() {
             match self.readiness(&entry, state).await? {
                 Readiness::Now(standings) => {
-                    if self.commit_one(&entry, &standings, &mut state.tips).await? {
+                    if self.commit_one(&entry, &standings, &mut state.balances).await? {
                         committed += 1;
                     } else if let Some(now) = self.show(entry.id).await?.filter(|now| !now.is_committed()) {
                         // The entry was canceled meanwhile, or its links have changed.
@@ -198,7 +198,7 @@ impl Ledger {
             let before = match own.get(&key) {
                 Some(before) if before.seq_id + 1 == change.seq_id => *before,
                 Some(_) => return Err(Error::invalid(format!("entry {} has scattered places: verify", entry.id))),
-                None => match self.before(entry, change, &mut state.tips).await {
+                None => match self.before(entry, change, &mut state.balances).await {
                     Ok(Before::Committed(before)) => before,
                     Ok(Before::Entry(first)) => return Ok(Readiness::After(first, change.account.clone())),
                     Ok(Before::Over) => return Ok(Readiness::Over),
@@ -222,19 +222,19 @@ impl Ledger {
     }
 
     /// Follows an account from its last committed place to this entry, as far as everything is committed.
-    async fn before(&self, entry: &Entry, change: &EntryChange, tips: &mut Tips) -> Result<Before> {
-        let tip = self.tip(&change.account, tips).await?;
+    async fn before(&self, entry: &Entry, change: &EntryChange, balances: &mut CommittedBalances) -> Result<Before> {
+        let balance = self.committed_balance(&change.account, balances).await?;
         loop {
-            let next = tip.at.seq_id + 1;
+            let next = balance.at.seq_id + 1;
             if next == change.seq_id {
-                return Ok(Before::Committed(tip.at));
+                return Ok(Before::Committed(balance.at));
             }
             if next > change.seq_id {
                 return Ok(Before::Over);
             }
             let found = self.entries.find_one(&requests::places(self.fields(), &change.account, next)).await?;
             let Some(first) = found.map(|document| self.read(&document)).transpose()? else {
-                if !self.fill_gap(entry, &tip.account, next).await? {
+                if !self.fill_gap(entry, &balance.account, next).await? {
                     return Ok(Before::Waits);
                 }
                 continue;
@@ -244,7 +244,7 @@ impl Ledger {
             }
             // Another process commits, too.
             for change in first.changes_of(&change.account).filter(|change| change.seq_id == next) {
-                (tip.at, tip.moved) = (tip.at.after(change, first.counts())?, true);
+                (balance.at, balance.moved) = (balance.at.after(change, first.counts())?, true);
             }
         }
     }
@@ -271,9 +271,13 @@ impl Ledger {
         Ok(true)
     }
 
-    async fn tip<'t>(&self, id: &Bson, tips: &'t mut Tips) -> Result<&'t mut Tip> {
+    async fn committed_balance<'t>(
+        &self,
+        id: &Bson,
+        balances: &'t mut CommittedBalances,
+    ) -> Result<&'t mut CommittedBalance> {
         let key = key_of(id)?;
-        if !tips.contains_key(&key) {
+        if !balances.contains_key(&key) {
             let unknown =
                 || Account { id: id.clone(), asset: String::new(), minimum: None, last_seq_id: None, cache: None };
             let account = self.account(id.clone()).await?.unwrap_or_else(unknown);
@@ -287,14 +291,14 @@ impl Ledger {
             }
             // The last committer may have died before it updated the account's document.
             let moved = at.seq_id > account.cache.map_or(0, |cache| cache.seq_id);
-            tips.insert(key.clone(), Tip { account, at, moved });
+            balances.insert(key.clone(), CommittedBalance { account, at, moved });
         }
-        tips.get_mut(&key).ok_or_else(|| Error::invalid(format!("the id of account {id} is ambiguous")))
+        balances.get_mut(&key).ok_or_else(|| Error::invalid(format!("the id of account {id} is ambiguous")))
     }
 
     /// Commits an entry; returns whether this process did so. An entry that has changed since it was read stays as it
     /// is.
-    async fn commit_one(&self, entry: &Entry, standings: &[Cache], tips: &mut Tips) -> Result<bool> {
+    async fn commit_one(&self, entry: &Entry, standings: &[Cache], balances: &mut CommittedBalances) -> Result<bool> {
         if entry.status.after(EntryEvent::Committed).is_none() {
             return Ok(false);
         }
@@ -304,9 +308,9 @@ impl Ledger {
         }
         self.count(Event::EntryCommitted, 1);
         for (change, standing) in entry.changes.iter().zip(standings) {
-            let tip = self.tip(&change.account, tips).await?;
-            if standing.seq_id > tip.at.seq_id {
-                (tip.at, tip.moved) = (*standing, true);
+            let balance = self.committed_balance(&change.account, balances).await?;
+            if standing.seq_id > balance.at.seq_id {
+                (balance.at, balance.moved) = (*standing, true);
             }
         }
         Ok(true)

@@ -18,17 +18,17 @@ use handfast_store::{
 use super::catalog::Catalog;
 use super::core::{Core, conflict};
 use super::definitions::is_fixed;
-use super::mapping::{Meaning, SeenName};
+use super::mapping::{NameTarget, SeenName};
 use super::newest::{notice, notice_id};
 use super::oracle::Moment;
 use super::row::{SafePoint, Timestamp};
 
-/// The most attempts at a rename. An attempt fails if others have changed the meaning of a name.
+/// The most attempts at a rename. An attempt fails if others have changed the target of a name.
 const ATTEMPTS_MAX: usize = 32;
 
-/// The meaning of a name, and whether its collection exists.
+/// The target of a name, and whether its collection exists.
 struct NameLookup {
-    meaning: Meaning,
+    name_target: NameTarget,
     is_there: bool,
 }
 
@@ -49,13 +49,13 @@ impl Core {
             // The process that wrote it may have died before its announcement.
             self.oracle.announce(catalog.version).await?;
         }
-        let meaning = catalog.mapping.newest(name);
-        let is_there = match &meaning {
-            Meaning::Collection(_) => true,
-            Meaning::Nothing => false,
-            Meaning::Unlisted => self.is_in_store(name).await?,
+        let name_target = catalog.mapping.newest(name);
+        let is_there = match &name_target {
+            NameTarget::Collection(_) => true,
+            NameTarget::Nothing => false,
+            NameTarget::Unlisted => self.is_in_store(name).await?,
         };
-        Ok(NameLookup { meaning, is_there })
+        Ok(NameLookup { name_target, is_there })
     }
 
     /// Returns the stored collection of a name in the newest catalog.
@@ -74,15 +74,15 @@ impl Core {
     pub(super) async fn stored_indexes(
         &self,
         name: &Namespace,
-        meaning: Meaning,
+        name_target: NameTarget,
     ) -> StoreResult<(Namespace, Vec<IndexInfo>)> {
-        let collection = match &meaning {
-            Meaning::Unlisted => name,
-            Meaning::Collection(collection) => collection,
-            Meaning::Nothing => return Err(not_there(name)),
+        let collection = match &name_target {
+            NameTarget::Unlisted => name,
+            NameTarget::Collection(collection) => collection,
+            NameTarget::Nothing => return Err(not_there(name)),
         };
         let indexes = match self.rows.store.list_indexes(collection).await {
-            Err(error) if error.code() == Code::NamespaceNotFound && meaning != Meaning::Unlisted => {
+            Err(error) if error.code() == Code::NamespaceNotFound && name_target != NameTarget::Unlisted => {
                 self.rows.store.create_collection(collection, CollectionOptions::default()).await?;
                 self.rows.store.list_indexes(collection).await?
             }
@@ -116,17 +116,17 @@ impl Core {
     /// Drops a collection. Returns `false` if there was none.
     pub(super) async fn drop_collection(&self, name: &Namespace) -> StoreResult<bool> {
         check_not_fixed(name)?;
-        let NameLookup { meaning, is_there } = self.look_up(name).await?;
+        let NameLookup { name_target, is_there } = self.look_up(name).await?;
         if !is_there {
             return Ok(false);
         }
-        // If the meaning of the name has changed, another process has dropped the collection.
+        // If the name_target of the name has changed, another process has dropped the collection.
         let drop = |catalog: &mut Catalog| {
             let version = catalog.version;
-            Ok(catalog.mapping.drop(name, &meaning, version))
+            Ok(catalog.mapping.drop(name, &name_target, version))
         };
         let is_dropped = self.change_catalog(drop).await?;
-        self.leave_notice(meaning.of(name)).await?;
+        self.leave_notice(name_target.of(name)).await?;
         Ok(is_dropped)
     }
 
@@ -137,9 +137,9 @@ impl Core {
         let mut seen = Vec::new();
         for info in infos {
             let name = Namespace::new(database, info.name)?;
-            let meaning = catalog.mapping.newest(&name);
-            if !is_fixed(&name) && meaning != Meaning::Nothing {
-                seen.push((meaning, name));
+            let name_target = catalog.mapping.newest(&name);
+            if !is_fixed(&name) && name_target != NameTarget::Nothing {
+                seen.push((name_target, name));
             }
         }
         if seen.is_empty() {
@@ -147,14 +147,14 @@ impl Core {
         }
         let drop = |catalog: &mut Catalog| {
             let version = catalog.version;
-            for (meaning, name) in &seen {
-                catalog.mapping.drop(name, meaning, version);
+            for (name_target, name) in &seen {
+                catalog.mapping.drop(name, name_target, version);
             }
             Ok(())
         };
         self.change_catalog(drop).await?;
-        for (meaning, name) in &seen {
-            self.leave_notice(meaning.of(name)).await?;
+        for (name_target, name) in &seen {
+            self.leave_notice(name_target.of(name)).await?;
         }
         Ok(true)
     }
@@ -176,15 +176,15 @@ impl Core {
             check_names(&request, &source, &target)?;
             let rename = |catalog: &mut Catalog| {
                 let version = catalog.version;
-                let from = SeenName { name: from, meaning: &source.meaning };
-                let to = SeenName { name: to, meaning: &target.meaning };
+                let from = SeenName { name: from, name_target: &source.name_target };
+                let to = SeenName { name: to, name_target: &target.name_target };
                 Ok(catalog.mapping.rename(from, to, *drop_target && target.is_there, version))
             };
             if self.change_catalog(rename).await? {
                 if target.is_there {
-                    self.leave_notice(target.meaning.of(to)).await?;
+                    self.leave_notice(target.name_target.of(to)).await?;
                 }
-                return self.leave_notice(source.meaning.of(from)).await;
+                return self.leave_notice(source.name_target.of(from)).await;
             }
         }
         Err(conflict(format_args!("{from} and {to} were created and dropped by others again and again")))
@@ -211,7 +211,8 @@ impl Core {
             };
             infos.push(CollectionInfo { name, options, uuid });
         }
-        let is_unlisted = |name: &Namespace| name.database() == database && mapping.newest(name) == Meaning::Unlisted;
+        let is_unlisted =
+            |name: &Namespace| name.database() == database && mapping.newest(name) == NameTarget::Unlisted;
         infos.extend(stored.into_iter().filter(|(name, _)| is_unlisted(name)).map(|(_, info)| info));
         infos.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(infos)
@@ -301,7 +302,7 @@ fn check_names(request: &RenameCollection, source: &NameLookup, target: &NameLoo
     if target.is_there && !drop_target {
         return Err(StoreError::command(Code::NamespaceExists, format!("target namespace {to} exists")));
     }
-    if target.meaning != Meaning::Unlisted || to.without_generation().is_none() {
+    if target.name_target != NameTarget::Unlisted || to.without_generation().is_none() {
         return Ok(());
     }
     Err(super::mapping::kept_name(to))

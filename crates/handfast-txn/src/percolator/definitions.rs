@@ -7,7 +7,7 @@ use handfast_store::{Namespace, Read, Result as StoreResult};
 
 use super::catalog::{Catalog, IndexId};
 use super::core::{Core, conflict, lock};
-use super::mapping::Meaning;
+use super::mapping::NameTarget;
 use super::snapshot::PercolatorSnapshot;
 
 /// The most attempts at locating the collections of a commit. An attempt fails if others have dropped one.
@@ -153,10 +153,10 @@ impl Core {
     async fn make_missing(&self, catalog: &Catalog, version: u64, written: &BTreeSet<Namespace>) -> StoreResult<bool> {
         let mut were_missing = false;
         for name in written.iter().filter(|name| !is_fixed(name)) {
-            let is_missing = match catalog.mapping.meaning(name, version) {
-                Meaning::Collection(_) => false,
-                Meaning::Nothing => true,
-                Meaning::Unlisted => !self.is_checked(name) && !self.is_in_store(name).await?,
+            let is_missing = match catalog.mapping.name_target(name, version) {
+                NameTarget::Collection(_) => false,
+                NameTarget::Nothing => true,
+                NameTarget::Unlisted => !self.is_checked(name) && !self.is_in_store(name).await?,
             };
             if is_missing {
                 self.make_collection(name).await?;

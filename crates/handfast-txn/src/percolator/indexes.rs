@@ -32,7 +32,8 @@ impl Core {
     /// `CommandNotSupported` (115) for a unique index of the store; `NamespaceNotFound` (26).
     pub(super) async fn kept_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexSpec>> {
         let (catalog, version) = self.catalog().await?;
-        let (collection, stored) = self.stored_indexes(namespace, catalog.mapping.meaning(namespace, version)).await?;
+        let (collection, stored) =
+            self.stored_indexes(namespace, catalog.mapping.name_target(namespace, version)).await?;
         check_not_unique(namespace, &stored)?;
         self.note_checked(&collection);
         self.make_own_indexes(&collection, &stored);
@@ -43,8 +44,8 @@ impl Core {
     /// Returns the stored collection of a name, its indexes in the store, and a catalog that was read after them: it lists each engine index
     /// that has a twin among them.
     async fn indexes_of(&self, name: &Namespace) -> StoreResult<(Namespace, Vec<IndexInfo>, Arc<Catalog>)> {
-        let meaning = self.newest_catalog().await?.mapping.newest(name);
-        let (collection, stored) = self.stored_indexes(name, meaning).await?;
+        let name_target = self.newest_catalog().await?.mapping.newest(name);
+        let (collection, stored) = self.stored_indexes(name, name_target).await?;
         Ok((collection, stored, self.newest_catalog().await?))
     }
 

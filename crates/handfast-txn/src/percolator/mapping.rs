@@ -44,7 +44,7 @@ const MARKS_MAX: usize = 64;
 
 /// The target of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum NameTarget {
     /// The collection of the store that has the name, if there is one.
     Unlisted,
     /// This collection of the store.
@@ -53,12 +53,12 @@ pub(super) enum Meaning {
     Nothing,
 }
 
-impl Meaning {
-    /// Returns the collection that a name of this meaning stands for; for `Nothing`, the one of that name.
+impl NameTarget {
+    /// Returns the collection that a name with this target stands for; for `Nothing`, the one of that name.
     pub(super) fn of<'n>(&'n self, name: &'n Namespace) -> &'n Namespace {
         match self {
-            Meaning::Collection(collection) => collection,
-            Meaning::Unlisted | Meaning::Nothing => name,
+            NameTarget::Collection(collection) => collection,
+            NameTarget::Unlisted | NameTarget::Nothing => name,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Meaning {
 /// A name, and what it was seen to stand for.
 pub(super) struct SeenName<'n> {
     pub(super) name: &'n Namespace,
-    pub(super) meaning: &'n Meaning,
+    pub(super) name_target: &'n NameTarget,
 }
 
 /// The collection that a name stands for from a version on.
@@ -102,31 +102,31 @@ pub(super) struct Mapping {
 
 impl Mapping {
     /// Returns what a name stands for in a version, which is not newer than this one.
-    pub(super) fn meaning(&self, name: &Namespace, version: u64) -> Meaning {
+    pub(super) fn name_target(&self, name: &Namespace, version: u64) -> NameTarget {
         let Some(periods) = self.names.get(name) else {
             // Only names that the engine gave are used without being listed.
             let is_own = name.without_generation().is_some() && self.is_used(name);
-            return if is_own { Meaning::Nothing } else { Meaning::Unlisted };
+            return if is_own { NameTarget::Nothing } else { NameTarget::Unlisted };
         };
         match periods.iter().rev().find(|period| period.from <= version) {
-            None => Meaning::Unlisted,
-            Some(Period { collection: None, .. }) => Meaning::Nothing,
-            Some(Period { collection: Some(collection), .. }) => Meaning::Collection(collection.clone()),
+            None => NameTarget::Unlisted,
+            Some(Period { collection: None, .. }) => NameTarget::Nothing,
+            Some(Period { collection: Some(collection), .. }) => NameTarget::Collection(collection.clone()),
         }
     }
 
     /// Returns the collection that a name stands for in a version, whether it exists or not.
     pub(super) fn collection(&self, name: &Namespace, version: u64) -> Option<Namespace> {
-        match self.meaning(name, version) {
-            Meaning::Unlisted => Some(name.clone()),
-            Meaning::Collection(collection) => Some(collection),
-            Meaning::Nothing => None,
+        match self.name_target(name, version) {
+            NameTarget::Unlisted => Some(name.clone()),
+            NameTarget::Collection(collection) => Some(collection),
+            NameTarget::Nothing => None,
         }
     }
 
     /// Returns what a name stands for in the newest version.
-    pub(super) fn newest(&self, name: &Namespace) -> Meaning {
-        self.meaning(name, u64::MAX)
+    pub(super) fn newest(&self, name: &Namespace) -> NameTarget {
+        self.name_target(name, u64::MAX)
     }
 
     /// Returns the listed names that stand for a collection now, with their collections.
@@ -166,17 +166,17 @@ impl Mapping {
     /// `InvalidNamespace` (73) for a name that the engine has given, or could give, to a collection itself.
     pub(super) fn create(&mut self, name: &Namespace, version: u64) -> StoreResult<()> {
         let collection = match self.newest(name) {
-            Meaning::Collection(_) => return Ok(()),
+            NameTarget::Collection(_) => return Ok(()),
             _ if name.without_generation().is_some() => return Err(kept_name(name)),
-            Meaning::Unlisted => name.clone(),
-            Meaning::Nothing => name.of_generation(version)?,
+            NameTarget::Unlisted => name.clone(),
+            NameTarget::Nothing => name.of_generation(version)?,
         };
         self.set(name, version, Some(collection));
         Ok(())
     }
 
-    /// Drops a name from this version on. Returns `false` if its meaning is no longer the one that was seen.
-    pub(super) fn drop(&mut self, name: &Namespace, seen: &Meaning, version: u64) -> bool {
+    /// Drops a name from this version on. Returns `false` if its target is no longer the one that was seen.
+    pub(super) fn drop(&mut self, name: &Namespace, seen: &NameTarget, version: u64) -> bool {
         if self.newest(name) != *seen {
             return false;
         }
@@ -187,15 +187,16 @@ impl Mapping {
         true
     }
 
-    /// Renames a collection from this version on. With `replaces` the former collection of the new name is retired. Returns `false` if a meaning
+    /// Renames a collection from this version on. With `replaces` the former collection of the new name is retired. Returns `false` if a target
     /// is no longer the one that was seen.
     pub(super) fn rename(&mut self, from: SeenName<'_>, to: SeenName<'_>, replaces: bool, version: u64) -> bool {
-        let collection = from.meaning.of(from.name).clone();
-        if self.newest(from.name) == Meaning::Nothing && self.newest(to.name) == Meaning::Collection(collection.clone())
+        let collection = from.name_target.of(from.name).clone();
+        if self.newest(from.name) == NameTarget::Nothing
+            && self.newest(to.name) == NameTarget::Collection(collection.clone())
         {
             return true;
         }
-        if self.newest(from.name) != *from.meaning || self.newest(to.name) != *to.meaning {
+        if self.newest(from.name) != *from.name_target || self.newest(to.name) != *to.name_target {
             return false;
         }
         if replaces && let Some(replaced) = self.collection(to.name, u64::MAX) {
@@ -252,7 +253,7 @@ impl Mapping {
         self.names.iter().filter(|(name, periods)| is_plain(name, periods)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Forgets retired collections that were removed from the store, names whose collections exist under the same name, and meanings from before
+    /// Forgets retired collections that were removed from the store, names whose collections exist under the same name, and targets from before
     /// the safe point.
     pub(super) fn forget(&mut self, safe: Timestamp, removed: &[Namespace], there: &[Namespace]) {
         let collectable = self.collectable_version(safe);

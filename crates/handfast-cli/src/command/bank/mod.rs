@@ -311,7 +311,7 @@ async fn work_here(
     let lost_answers = outcomes.lost_answers();
     drop(outcomes);
     let tally = opened.close().await?;
-    ensure!(tally.open == 0, "{} transactions were left open", tally.open);
+    ensure!(tally.open == 0, "{} of the transactions were left open", tally.open);
     Ok(RunResult { committed, conflicts: tally.conflicts, lost_answers, kills: 0, under_way: 0, took })
 }
 

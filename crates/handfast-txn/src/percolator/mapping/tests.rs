@@ -2,11 +2,11 @@ use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_store::Namespace;
 
-use super::{Mapping, Meaning, SeenName};
+use super::{Mapping, NameTarget, SeenName};
 use crate::percolator::row::Timestamp;
 
-fn seen_name<'n>(name: &'n Namespace, meaning: &'n Meaning) -> SeenName<'n> {
-    SeenName { name, meaning }
+fn seen_name<'n>(name: &'n Namespace, name_target: &'n NameTarget) -> SeenName<'n> {
+    SeenName { name, name_target }
 }
 
 fn named(text: &str) -> Namespace {
@@ -19,7 +19,7 @@ fn example() -> Mapping {
     let (items, attic) = (named("shop.items"), named("shop.attic"));
     let mut mapping = Mapping::default();
     mapping.create(&items, 4).unwrap();
-    assert!(mapping.drop(&items, &Meaning::Collection(items.clone()), 5));
+    assert!(mapping.drop(&items, &NameTarget::Collection(items.clone()), 5));
     mapping.create(&items, 6).unwrap();
     let (from, to) = (mapping.newest(&items), mapping.newest(&attic));
     assert!(mapping.rename(seen_name(&items, &from), seen_name(&attic, &to), false, 7));
@@ -44,8 +44,8 @@ fn a_name_stands_for_one_collection_in_each_version() {
         "shop.attic",
         &[(6, Some("shop.attic")), (7, Some("shop.items~hf6")), (99, Some("shop.items~hf6"))],
     );
-    assert_eq!(mapping.newest(&named("shop.other")), Meaning::Unlisted);
-    assert_eq!(mapping.newest(&named("shop.items~hf6")), Meaning::Nothing);
+    assert_eq!(mapping.newest(&named("shop.other")), NameTarget::Unlisted);
+    assert_eq!(mapping.newest(&named("shop.items~hf6")), NameTarget::Nothing);
     assert_eq!(mapping.name_of(&named("shop.items~hf6")), &named("shop.attic"));
     assert_eq!(mapping.retired().collect::<Vec<_>>(), [&named("shop.items")]);
 }
@@ -87,7 +87,7 @@ fn changes_are_safe_to_repeat() {
     assert_eq!(mapping, once);
     mapping.create(&attic, 10).unwrap();
     assert!(!mapping.drop(&attic, &seen_attic, 11), "that is another collection");
-    assert!(!mapping.rename(seen_name(&attic, &seen_attic), seen_name(&items, &Meaning::Nothing), false, 11));
+    assert!(!mapping.rename(seen_name(&attic, &seen_attic), seen_name(&items, &NameTarget::Nothing), false, 11));
 }
 
 /// Retired collections and former names are forgotten as soon as a mark of a later version is below the safe point, and not before.
@@ -105,7 +105,7 @@ fn retired_collections_and_names_are_forgotten() {
     assert_eq!(mapping, before);
     mapping.forget(Timestamp(101), &[named("shop.items")], &[]);
     check(&mapping, "shop.attic", &[(7, Some("shop.items~hf6"))]);
-    assert_eq!(mapping.newest(&named("shop.items")), Meaning::Unlisted);
+    assert_eq!(mapping.newest(&named("shop.items")), NameTarget::Unlisted);
     assert_eq!(mapping.retired().next(), None);
 }
 
@@ -114,13 +114,18 @@ fn retired_collections_and_names_are_forgotten() {
 fn a_name_is_kept_while_its_collection_is_used_under_another() {
     let (items, attic) = (named("shop.items"), named("shop.attic"));
     let mut mapping = Mapping::default();
-    assert!(mapping.rename(seen_name(&items, &Meaning::Unlisted), seen_name(&attic, &Meaning::Unlisted), false, 1));
+    assert!(mapping.rename(
+        seen_name(&items, &NameTarget::Unlisted),
+        seen_name(&attic, &NameTarget::Unlisted),
+        false,
+        1
+    ));
     mapping.mark(1, Timestamp(5));
     mapping.forget(Timestamp(6), &[], &[]);
-    assert_eq!(mapping.newest(&items), Meaning::Nothing);
-    assert_eq!(mapping.newest(&attic), Meaning::Collection(items.clone()));
+    assert_eq!(mapping.newest(&items), NameTarget::Nothing);
+    assert_eq!(mapping.newest(&attic), NameTarget::Collection(items.clone()));
     mapping.create(&items, 2).unwrap();
-    assert_eq!(mapping.newest(&items), Meaning::Collection(named("shop.items~hf2")));
+    assert_eq!(mapping.newest(&items), NameTarget::Collection(named("shop.items~hf2")));
 }
 
 #[test]
