@@ -84,6 +84,15 @@ impl From<handfast_store::Error> for CommandError {
     }
 }
 
+impl From<handfast_patterns::Error> for CommandError {
+    fn from(error: handfast_patterns::Error) -> Self {
+        match error {
+            handfast_patterns::Error::Store(error) => error.into(),
+            error => CommandError::new(error.code(), error.to_string()),
+        }
+    }
+}
+
 /// Returns the message of an error. It begins with "the outcome is unknown" if the command may have been applied.
 pub(crate) fn text(applied: Applied, message: &str) -> Cow<'_, str> {
     match applied {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 
 use super::requests::{self, ClaimEnd};
@@ -31,6 +32,13 @@ pub enum ClaimState {
 }
 
 impl JobQueue {
+    /// Returns the job of a claim, for a worker that kept only the `_id` of the job and its claim id: `None` if another claim followed, or the claim was taken
+    /// away. A job that was done or returned under this claim is still its job.
+    pub async fn claimed(&self, id: impl Into<Bson>, claim: ObjectId) -> Result<Option<Job>> {
+        let of_claim = doc! { "_id": id.into(), self.fields().of_worker(&self.fields().claim): claim };
+        self.jobs.find_one(&of_claim).await?.map(|job| self.read(&job)).transpose()
+    }
+
     /// Renews the claim of a worker, and records its progress.
     pub async fn renew(&self, job: &Job, progress: Option<Bson>) -> Result<ClaimState> {
         let Some(claim) = job.claim() else { return Ok(ClaimState::Lost) };

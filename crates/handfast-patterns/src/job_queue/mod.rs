@@ -284,6 +284,11 @@ impl JobQueue {
         Ok((searched, keys.into_iter().map(unique).collect::<Result<_>>()?))
     }
 
+    /// Returns the time after which another worker gets the job of a silent worker.
+    pub fn lease(&self) -> Duration {
+        self.options.lease
+    }
+
     /// Returns the same queue on another store. In an open transaction a job is enqueued if and only if the
     /// transaction commits; workers see it at their next look.
     #[must_use]

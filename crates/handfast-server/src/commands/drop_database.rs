@@ -23,7 +23,9 @@ pub(crate) const COMMAND: Command = Command {
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("dropDatabase").finish()?;
     let mut writer = Writer::new();
-    if call.store().drop_database(call.request.database).await? {
+    let dropped = call.store().drop_database(call.request.database).await?;
+    call.shared.job_queues.forget();
+    if dropped {
         writer.put("dropped", call.request.database);
     }
     Ok(writer.into())

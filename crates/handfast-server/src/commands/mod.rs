@@ -38,6 +38,7 @@ mod handfast_backup;
 mod hello;
 mod host_info;
 mod insert;
+mod jobs;
 mod kill_cursors;
 mod kill_op;
 mod kill_sessions;
@@ -209,6 +210,13 @@ pub(crate) const COMMANDS: &[Command] = &[
     get_parameter::COMMAND,
     grant_roles::GRANT,
     handfast_backup::COMMAND,
+    jobs::cancel::COMMAND,
+    jobs::claim::COMMAND,
+    jobs::complete::COMMAND,
+    jobs::enqueue::COMMAND,
+    jobs::fail::COMMAND,
+    jobs::release::COMMAND,
+    jobs::renew::COMMAND,
     hello::COMMAND,
     host_info::COMMAND,
     insert::COMMAND,

@@ -1,0 +1,118 @@
+//! `handfastEnqueueJob`: adds a job to a queue.
+
+use std::time::Duration;
+
+use bson::{Document, RawDocument};
+use handfast_mql::Code;
+use handfast_patterns::NewJob;
+use handfast_patterns::job_queue::Enqueued;
+
+use super::super::{Access, Call, Command};
+use super::{IN_TRANSACTION, NEEDS, owned, put_value, required_text};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, CommandResult};
+use crate::job_queues::JobQueues;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "handfastEnqueueJob",
+    aliases: &[],
+    help: "adds a job to a queue",
+    access: Access::Write,
+    needs: NEEDS,
+    admin_only: false,
+    confidential: false,
+    versioned: false,
+    properties: IN_TRANSACTION,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
+    let mut arguments = call.arguments("handfastEnqueueJob");
+    let job = arguments.document("job")?;
+    let job = read(arguments.required("job", job)?)?;
+    arguments.finish()?;
+    let enqueued = JobQueues::of(call).await?.enqueue(job).await?;
+    let mut writer = Writer::new();
+    match enqueued {
+        Enqueued::New(id) => {
+            put_value(&mut writer, "_id", &id)?;
+            writer.put("inserted", true);
+        }
+        Enqueued::Duplicate => {
+            writer.put("inserted", false);
+        }
+    }
+    Ok(writer.into())
+}
+
+fn read(job: &RawDocument) -> CommandResult<NewJob> {
+    let mut arguments = Arguments::of_document("handfastEnqueueJob.job", job)?;
+    let kind = required_text(&mut arguments, "type")?;
+    let details = Document::try_from(arguments.document_or_empty("details")?)?;
+    let mut job = NewJob::new(kind, &details)?;
+    if let Some(id) = arguments.any("_id")? {
+        job = job.with_id(owned(id)?);
+    }
+    if let Some(priority) = arguments.integer("priority")? {
+        let priority = i32::try_from(priority)
+            .map_err(|_| invalid(format!("priority is {priority}, not from {} to {}", i32::MIN, i32::MAX)))?;
+        job = job.with_priority(priority);
+    }
+    let run_at = arguments.any("runAt")?;
+    if let Some(run_at) = run_at {
+        let Some(run_at) = run_at.as_datetime() else { return Err(mismatch("runAt must be a date")) };
+        job = job.at(run_at);
+    }
+    if let Some(delay) = millis(&mut arguments, "delayMillis")? {
+        if run_at.is_some() {
+            return Err(invalid("runAt and delayMillis exclude each other"));
+        }
+        job = job.after(delay);
+    }
+    if let Some(attempts) = arguments.unsigned("attemptsMax")? {
+        let attempts = u32::try_from(attempts)
+            .map_err(|_| invalid(format!("attemptsMax is {attempts}, more than {}", u32::MAX)))?;
+        job = job.with_attempts(attempts);
+    }
+    if let Some(timeout) = millis(&mut arguments, "timeoutMillis")? {
+        job = job.with_timeout(timeout);
+    }
+    job = with_unique_key(job, &mut arguments)?;
+    if let Some(order) = arguments.text("order")? {
+        job = job.in_order(order);
+    }
+    arguments.finish()?;
+    Ok(job)
+}
+
+/// Reads `unique`, and how long it is: until the job is done, in a window of time, or as long as the job is kept.
+fn with_unique_key(job: NewJob, arguments: &mut Arguments<'_>) -> CommandResult<NewJob> {
+    let (window, for_ever) =
+        (millis(arguments, "uniqueWindowMillis")?, arguments.flag("uniqueForEver")?.unwrap_or(false));
+    let Some(key) = arguments.text("unique")? else {
+        if window.is_some() || for_ever {
+            return Err(invalid("uniqueWindowMillis and uniqueForEver need the key: unique"));
+        }
+        return Ok(job);
+    };
+    match (window, for_ever) {
+        (Some(_), true) => Err(invalid("uniqueWindowMillis and uniqueForEver exclude each other")),
+        (Some(window), false) => Ok(job.unique_within(key, window)),
+        (None, true) => Ok(job.unique_for_ever(key)),
+        (None, false) => Ok(job.unique(key)),
+    }
+}
+
+fn millis(arguments: &mut Arguments<'_>, name: &str) -> CommandResult<Option<Duration>> {
+    Ok(arguments.unsigned(name)?.map(Duration::from_millis))
+}
+
+fn invalid(text: impl Into<String>) -> CommandError {
+    CommandError::new(Code::BadValue, text)
+}
+
+fn mismatch(text: &str) -> CommandError {
+    CommandError::new(Code::TypeMismatch, text)
+}

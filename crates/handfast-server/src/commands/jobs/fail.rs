@@ -1,0 +1,36 @@
+//! `handfastFailJob`: records that a job failed: it is tried again after a while, or given up after its last attempt or at once.
+
+use handfast_patterns::job_queue::ClaimState;
+
+use super::super::{Access, Call, Command, Properties};
+use super::{Claim, NEEDS, claim_answer, required_text};
+use crate::error::CommandResult;
+use crate::reply::Answer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "handfastFailJob",
+    aliases: &[],
+    help: "records that a job failed",
+    access: Access::Write,
+    needs: NEEDS,
+    admin_only: false,
+    confidential: false,
+    versioned: false,
+    properties: Properties::DEFAULT,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
+    let mut arguments = call.arguments("handfastFailJob");
+    let claim = Claim::read(&mut arguments)?;
+    let error = required_text(&mut arguments, "error")?;
+    let gives_up = arguments.flag("giveUp")?.unwrap_or(false);
+    arguments.finish()?;
+    let (queue, job) = claim.job(call).await?;
+    let state = match job {
+        Some(job) if gives_up => queue.give_up(&job, error).await?,
+        Some(job) => queue.fail(&job, error).await?,
+        None => ClaimState::Lost,
+    };
+    Ok(claim_answer(state))
+}

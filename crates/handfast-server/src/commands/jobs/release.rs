@@ -1,0 +1,37 @@
+//! `handfastReleaseJob`: returns a job to its queue without a failure, at once or after a delay.
+
+use std::time::Duration;
+
+use handfast_patterns::job_queue::ClaimState;
+
+use super::super::{Access, Call, Command, Properties};
+use super::{Claim, NEEDS, claim_answer};
+use crate::error::CommandResult;
+use crate::reply::Answer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "handfastReleaseJob",
+    aliases: &[],
+    help: "returns a job to its queue",
+    access: Access::Write,
+    needs: NEEDS,
+    admin_only: false,
+    confidential: false,
+    versioned: false,
+    properties: Properties::DEFAULT,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
+    let mut arguments = call.arguments("handfastReleaseJob");
+    let claim = Claim::read(&mut arguments)?;
+    let delay = arguments.unsigned("delayMillis")?.map(Duration::from_millis);
+    arguments.finish()?;
+    let (queue, job) = claim.job(call).await?;
+    let state = match (job, delay) {
+        (Some(job), Some(delay)) => queue.snooze(&job, delay).await?,
+        (Some(job), None) => queue.release(&job).await?,
+        (None, _) => ClaimState::Lost,
+    };
+    Ok(claim_answer(state))
+}

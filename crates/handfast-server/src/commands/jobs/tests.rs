@@ -1,0 +1,274 @@
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+
+use crate::testing::{ReplyFields, TestClient, TestServer, check, check_refused, error_of, labels, lsid};
+
+/// The transaction with this number of the session 1, of which this is the first command.
+fn in_transaction(mut command: RawDocumentBuf, number: i64, is_first: bool) -> RawDocumentBuf {
+    command.append(cstr!("lsid"), lsid(1));
+    command.append(cstr!("txnNumber"), number);
+    command.append(cstr!("autocommit"), false);
+    if is_first {
+        command.append(cstr!("startTransaction"), true);
+    }
+    command
+}
+
+fn enqueue(job: RawDocumentBuf) -> RawDocumentBuf {
+    rawdoc! { "handfastEnqueueJob": "jobs", "job": job }
+}
+
+fn claim() -> RawDocumentBuf {
+    rawdoc! { "handfastClaimJobs": "jobs", "worker": "w", "types": ["mail"], "count": 10 }
+}
+
+/// A worker's command about a claimed job.
+fn of_claim(name: &str, job: &RawDocument) -> RawDocumentBuf {
+    let mut command = RawDocumentBuf::new();
+    command.append(bson::raw::CString::try_from(name).unwrap(), "jobs");
+    command.append(cstr!("_id"), job.get("_id").unwrap().unwrap());
+    command.append(cstr!("claim"), job.get_object_id("claim").unwrap());
+    command
+}
+
+async fn claimed(client: &mut TestClient) -> Vec<RawDocumentBuf> {
+    let reply = client.run("d", claim()).await;
+    assert_eq!(reply.double("ok"), 1.0, "{reply:?}");
+    let jobs = reply.get_array("jobs").unwrap().into_iter();
+    jobs.map(|job| job.unwrap().as_document().unwrap().to_owned()).collect()
+}
+
+async fn count(client: &mut TestClient, state: &str) -> i32 {
+    client.run("d", rawdoc! { "count": "jobs", "query": { "state": state } }).await.int("n")
+}
+
+#[tokio::test]
+async fn a_job_is_enqueued_claimed_renewed_and_completed() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        let job =
+            rawdoc! { "_id": 1, "type": "mail", "details": { "to": "ann" }, "priority": 5, "timeoutMillis": 9000 };
+        check(&mut client, enqueue(job), rawdoc! { "_id": 1, "inserted": true }).await;
+        let reply = client.run("d", claim()).await;
+        assert_eq!(reply.long("leaseMillis"), 60_000);
+        let job = reply.get_array("jobs").unwrap().get_document(0).unwrap().to_owned();
+        assert_eq!((job.int("_id"), job.text("type"), job.long("claims")), (1, "mail", 1));
+        assert_eq!(job.get_document("details").unwrap().to_owned(), rawdoc! { "to": "ann" });
+        assert_eq!((job.int("priority"), job.long("timeoutMillis")), (5, 9000));
+        assert!(claimed(&mut client).await.is_empty());
+        let mut renew = of_claim("handfastRenewJob", &job);
+        renew.append(cstr!("progress"), 0.5);
+        check(&mut client, renew, rawdoc! { "claimState": "held" }).await;
+        let mut complete = of_claim("handfastCompleteJob", &job);
+        complete.append(cstr!("result"), rawdoc! { "sent": true });
+        // The reply may be lost, and the command is sent again.
+        for _ in 0..2 {
+            check(&mut client, complete.clone(), rawdoc! { "claimState": "held" }).await;
+        }
+        let found = client.run("d", rawdoc! { "find": "jobs", "filter": { "_id": 1, "state": "DONE" } }).await;
+        let found = &crate::testing::batch(&found)[0];
+        assert_eq!(found.double("progress"), 0.5);
+        assert_eq!(found.get_document("result").unwrap().to_owned(), rawdoc! { "sent": true });
+    }
+}
+
+#[tokio::test]
+async fn a_job_exists_if_and_only_if_its_transaction_commits() {
+    for mut server in TestServer::over_each_engine() {
+        let (mut client, mut other) = (server.connect(), server.connect());
+        check(&mut client, enqueue(rawdoc! { "_id": 0, "type": "x" }), rawdoc! { "_id": 0, "inserted": true }).await;
+        for (number, end, expected) in [(1, "abortTransaction", 0), (2, "commitTransaction", 1)] {
+            let order = rawdoc! { "insert": "orders", "documents": [{ "_id": number }] };
+            client.run("d", in_transaction(order, number, true)).await;
+            let job = enqueue(rawdoc! { "_id": number, "type": "mail" });
+            let reply = client.run("d", in_transaction(job, number, false)).await;
+            assert!(reply.flag("inserted"), "{reply:?}");
+            assert!(claimed(&mut other).await.is_empty(), "the transaction is open");
+            let end = in_transaction(
+                RawDocumentBuf::from_iter([(bson::raw::CString::try_from(end).unwrap(), 1)]),
+                number,
+                false,
+            );
+            assert_eq!(client.run("admin", end).await.double("ok"), 1.0);
+            let orders = other.run("d", rawdoc! { "count": "orders" }).await.int("n");
+            assert_eq!((orders, claimed(&mut other).await.len()), (expected, expected as usize));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_job_of_a_queue_can_be_enqueued_in_a_transaction() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        let mut number = 0;
+        // The queue's indexes are created beside the transaction, which may then have to be begun again, as drivers do.
+        loop {
+            number += 1;
+            assert!(number < 10, "never enqueued");
+            client.run("d", in_transaction(rawdoc! { "insert": "orders", "documents": [{}] }, number, true)).await;
+            let reply =
+                client.run("d", in_transaction(enqueue(rawdoc! { "_id": 1, "type": "mail" }), number, false)).await;
+            if reply.double("ok") != 1.0 {
+                assert_eq!(labels(&reply), ["TransientTransactionError"], "{reply:?}");
+                continue;
+            }
+            let reply = client.run("admin", in_transaction(rawdoc! { "commitTransaction": 1 }, number, false)).await;
+            if reply.double("ok") == 1.0 {
+                break;
+            }
+            assert_eq!(labels(&reply), ["TransientTransactionError"], "{reply:?}");
+        }
+        assert_eq!(claimed(&mut client).await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_done_if_and_only_if_the_transaction_of_its_effect_commits() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        client.run("d", enqueue(rawdoc! { "_id": 1, "type": "mail" })).await;
+        let job = claimed(&mut client).await.remove(0);
+        for (number, end, done) in [(1, "abortTransaction", 0), (2, "commitTransaction", 1)] {
+            let sent = rawdoc! { "insert": "sent", "documents": [{ "_id": number }] };
+            client.run("d", in_transaction(sent, number, true)).await;
+            let complete = in_transaction(of_claim("handfastCompleteJob", &job), number, false);
+            assert_eq!(client.run("d", complete).await.text("claimState"), "held");
+            let end = in_transaction(
+                RawDocumentBuf::from_iter([(bson::raw::CString::try_from(end).unwrap(), 1)]),
+                number,
+                false,
+            );
+            assert_eq!(client.run("admin", end).await.double("ok"), 1.0);
+            assert_eq!(count(&mut client, "DONE").await, done);
+            assert_eq!(client.run("d", rawdoc! { "count": "sent" }).await.int("n"), done);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_of_a_silent_worker_is_given_to_another_and_the_first_has_lost_it() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        client.run("d", enqueue(rawdoc! { "_id": 1, "type": "mail" })).await;
+        let first = claimed(&mut client).await.remove(0);
+        server.clock.advance(Duration::from_secs(59));
+        assert!(claimed(&mut client).await.is_empty());
+        server.clock.advance(Duration::from_secs(2));
+        let second = claimed(&mut client).await.remove(0);
+        assert_eq!((second.long("claims"), second.long("attempts")), (2, 0));
+        for name in ["handfastRenewJob", "handfastCompleteJob", "handfastReleaseJob"] {
+            check(&mut client, of_claim(name, &first), rawdoc! { "claimState": "lost" }).await;
+        }
+        check(&mut client, of_claim("handfastReleaseJob", &second), rawdoc! { "claimState": "held" }).await;
+        assert_eq!(count(&mut client, "TODO").await, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_job_fails_is_delayed_given_up_and_canceled() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    for id in 1..=4 {
+        client.run("d", enqueue(rawdoc! { "_id": id, "type": "mail", "attemptsMax": 2 })).await;
+    }
+    let jobs = claimed(&mut client).await;
+    let held = || rawdoc! { "claimState": "held" };
+    let failing = |job: &RawDocument, gives_up: bool| {
+        let mut fail = of_claim("handfastFailJob", job);
+        fail.append(cstr!("error"), "no such address");
+        fail.append(cstr!("giveUp"), gives_up);
+        fail
+    };
+    check(&mut client, failing(&jobs[0], false), held()).await;
+    check(&mut client, failing(&jobs[1], true), held()).await;
+    let mut snooze = of_claim("handfastReleaseJob", &jobs[2]);
+    snooze.append(cstr!("delayMillis"), 5000);
+    check(&mut client, snooze, held()).await;
+    let cancel = |id: i32| rawdoc! { "handfastCancelJob": "jobs", "_id": id };
+    check(&mut client, cancel(4), rawdoc! { "canceled": true }).await;
+    check(&mut client, of_claim("handfastRenewJob", &jobs[3]), rawdoc! { "claimState": "cancelRequested" }).await;
+    check(&mut client, of_claim("handfastReleaseJob", &jobs[3]), rawdoc! { "claimState": "cancelRequested" }).await;
+    check(&mut client, cancel(5), rawdoc! { "canceled": false }).await;
+    for (state, expected) in [("TODO", 2), ("FAILED", 1), ("CANCELED", 1)] {
+        assert_eq!(count(&mut client, state).await, expected, "{state}");
+    }
+    assert!(claimed(&mut client).await.is_empty(), "both wait");
+    server.clock.advance(Duration::from_secs(3600));
+    let again = claimed(&mut client).await;
+    let attempts: Vec<_> = again.iter().map(|job| (job.int("_id"), job.long("attempts"))).collect();
+    assert_eq!(attempts.len(), 2, "{attempts:?}");
+    assert!(attempts.contains(&(1, 1)) && attempts.contains(&(3, 0)), "{attempts:?}");
+}
+
+#[tokio::test]
+async fn jobs_have_unique_keys_also_after_their_collection_was_dropped() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        for _ in 0..2 {
+            let unique = |id: i32| enqueue(rawdoc! { "_id": id, "type": "mail", "unique": "ann" });
+            check(&mut client, unique(1), rawdoc! { "_id": 1, "inserted": true }).await;
+            check(&mut client, unique(2), rawdoc! { "inserted": false }).await;
+            assert_eq!(client.run("d", rawdoc! { "drop": "jobs" }).await.double("ok"), 1.0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_refused_by_name() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    for (command, code, text) in [
+        (rawdoc! { "handfastEnqueueJob": "jobs" }, 40414, "handfastEnqueueJob.job"),
+        (enqueue(rawdoc! {}), 40414, "handfastEnqueueJob.job.type"),
+        (enqueue(rawdoc! { "type": 1 }), 14, "handfastEnqueueJob.job.type"),
+        (enqueue(rawdoc! { "type": "x", "details": [] }), 14, "handfastEnqueueJob.job.details"),
+        (enqueue(rawdoc! { "type": "x", "kind": "y" }), 40415, "handfastEnqueueJob.job.kind"),
+        (enqueue(rawdoc! { "type": "x", "priority": i64::MAX }), 2, "priority is 9223372036854775807"),
+        (enqueue(rawdoc! { "type": "x", "attemptsMax": 0 }), 2, "at least one attempt"),
+        (enqueue(rawdoc! { "type": "x", "runAt": 1 }), 14, "runAt must be a date"),
+        (enqueue(rawdoc! { "type": "x", "uniqueForEver": true }), 2, "need the key: unique"),
+        (enqueue(rawdoc! { "type": "x", "order": "ann" }), 2, "order"),
+        (rawdoc! { "handfastClaimJobs": "jobs", "worker": "w", "types": [] }, 2, "types must name"),
+        (rawdoc! { "handfastClaimJobs": "jobs", "worker": "w", "types": [1] }, 14, "array of strings"),
+        (
+            rawdoc! { "handfastClaimJobs": "jobs", "worker": "w", "types": ["x"], "count": 101 },
+            2,
+            "count must be from 1 to 100",
+        ),
+        (rawdoc! { "handfastClaimJobs": "jobs", "types": ["x"] }, 40414, "handfastClaimJobs.worker"),
+        (rawdoc! { "handfastCompleteJob": "jobs", "_id": 1, "claim": 1 }, 14, "claim must be the ObjectId"),
+        (
+            rawdoc! { "handfastCompleteJob": "jobs", "claim": ObjectId::from_bytes([1; 12]) },
+            40414,
+            "handfastCompleteJob._id",
+        ),
+        (
+            rawdoc! { "handfastFailJob": "jobs", "_id": 1, "claim": ObjectId::from_bytes([1; 12]) },
+            40414,
+            "handfastFailJob.error",
+        ),
+    ] {
+        check_refused(&mut client, command, code, text).await;
+    }
+    let unknown = rawdoc! { "handfastCompleteJob": "jobs", "_id": 1, "claim": ObjectId::from_bytes([1; 12]) };
+    check(&mut client, unknown, rawdoc! { "claimState": "lost" }).await;
+    let (code, ..) = error_of(&client.run("d", in_transaction(claim(), 1, true)).await);
+    assert_eq!(code, 263, "a claim must be seen at once by other workers");
+}
+
+#[tokio::test]
+async fn a_queue_is_used_with_the_roles_of_its_database() {
+    let mut server = TestServer::guarded();
+    server.add_user("admin", "root", &["root@admin"]).await;
+    server.add_user("d", "reader", &["read@d"]).await;
+    server.add_user("d", "writer", &["readWrite@d"]).await;
+    for (user, expected) in [("reader", 13), ("writer", 0)] {
+        let mut client = server.connect();
+        client.log_in("d", user, user).await;
+        let reply = client.run("d", enqueue(rawdoc! { "type": "mail" })).await;
+        assert_eq!(reply.get_i32("code").unwrap_or(0), expected, "{user}: {reply:?}");
+    }
+}
