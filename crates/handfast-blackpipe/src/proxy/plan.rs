@@ -98,3 +98,26 @@ impl ReplyPlans {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::{DUE_MAX, ReplyPlan, ReplyPlans};
+
+    #[test]
+    fn a_request_waits_for_a_place_and_for_the_replies_before_it() {
+        let plans = ReplyPlans::default();
+        let has_place = || pin!(plans.place()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        let are_all_taken = || pin!(plans.all_taken()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(has_place() && are_all_taken());
+        let ids = 1..=i32::try_from(DUE_MAX).unwrap();
+        ids.clone().for_each(|id| plans.push(ReplyPlan::forward(id)));
+        assert!(!has_place() && !are_all_taken());
+        assert!(plans.take(7).is_some() && plans.take(7).is_none());
+        assert!(has_place() && !are_all_taken());
+        ids.filter(|id| *id != 7).for_each(|id| assert!(plans.take(id).is_some()));
+        assert!(are_all_taken());
+    }
+}
