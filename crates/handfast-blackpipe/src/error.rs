@@ -30,6 +30,16 @@ pub enum Error {
         /// The mistake, and what to write.
         reason: String,
     },
+    /// A rules file is no TOML.
+    #[error("line {line}, column {column}: the file is no TOML: {reason}")]
+    RulesSyntax {
+        /// The line, from 1.
+        line: usize,
+        /// The character of the line, from 1.
+        column: usize,
+        /// The mistake, the line itself, and what to write.
+        reason: String,
+    },
     /// A recording has a line that is none.
     #[error("line {line}: {reason}: record the program again with `handfast blackpipe proxy --record`")]
     Recording {
@@ -55,6 +65,11 @@ pub enum Error {
         /// The number of members.
         count: usize,
     },
+    /// An answer of a script is an exhaust cursor without batches.
+    #[error(
+        "the answer Exhaust has no answers in it, and the client would wait for ever: give it at least one, or use Silence"
+    )]
+    EmptyExhaust,
     /// The script of a server alone names members or elections.
     #[error("a server alone has no members and no elections: start a ScriptedReplicaSet with this script")]
     NoReplicaSet,

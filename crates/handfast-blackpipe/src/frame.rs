@@ -38,8 +38,14 @@ pub(crate) fn plain<'a>(frame: &'a [u8], limits: &Limits) -> Result<Cow<'a, [u8]
     })
 }
 
-/// Reads the next message. Returns `None` if the stream ends before it. The buffer grows with the bytes that arrive, and not with the
-/// length that the peer announces.
+/// The bytes of a message after whose arrival the memory of all of it is reserved. Until then the buffer grows with what arrives, because a peer may announce
+/// more than it sends; from then on growing would copy the message, so that it would be in memory twice.
+const RESERVING_BYTES_MIN: usize = 1 << 20;
+
+/// The bytes of a message for which there is memory at first.
+const FIRST_BYTES: usize = 1024;
+
+/// Reads the next message. Returns `None` if the stream ends before it. The peer gets no memory by a length that it announces alone.
 pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), limits: &Limits) -> Result<Option<Frame>, ReadError> {
     let mut head = [0; HEADER_BYTES];
     let first = stream.read(&mut head).await?;
@@ -52,11 +58,18 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), limits: &Limits)
         // The bytes that it announces are not waited for: nobody may ever send them.
         return Err(if is_tls(&head) { ReadError::Tls } else { Error::OpCode(number).into() });
     }
-    let rest = header.frame_bytes(limits)? - HEADER_BYTES;
+    let length = header.frame_bytes(limits)?;
     let mut bytes = head.to_vec();
-    let count = stream.take(u64::try_from(rest).unwrap_or(u64::MAX)).read_to_end(&mut bytes).await?;
-    if count < rest {
-        return Err(ReadError::Io(io::ErrorKind::UnexpectedEof.into()));
+    let mut stream = stream.take(u64::try_from(length - HEADER_BYTES).unwrap_or(u64::MAX));
+    while bytes.len() < length {
+        if bytes.len() == bytes.capacity() {
+            let missing = length - bytes.len();
+            let is_large = bytes.len() >= RESERVING_BYTES_MIN;
+            bytes.reserve_exact(if is_large { missing } else { missing.min(bytes.len().max(FIRST_BYTES)) });
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(ReadError::Io(io::ErrorKind::UnexpectedEof.into()));
+        }
     }
     Ok(Some(Frame { header, bytes }))
 }

@@ -20,7 +20,7 @@ pub use fault::{Direction, ErrorReply, Fault, Injection};
 pub use handfast_wire::Compressor;
 pub use operation::{Operation, OperationNumber, Pair};
 pub use playback::{Playback, PlaybackHandle, PlaybackServer};
-pub use proxy::{Handle, Proxy, Upstream, Warning};
+pub use proxy::{Handle, Proxy, UndeliveredRequest, Upstream, Warning};
 pub use recording::RecordedMessage;
 pub use rules::{Condition, Decision, ObservedOperation, Probability, Rule, Rules, WrittenRule};
 pub use script::{

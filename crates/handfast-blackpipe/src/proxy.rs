@@ -48,6 +48,7 @@ use crate::recording::RecordedMessage;
 use crate::rules::Observation;
 use crate::{Decision, Error, Fault, ObservedOperation, Operation, Result, Rules};
 
+pub use self::late::UndeliveredRequest;
 pub use self::stream::Upstream;
 pub use self::warning::Warning;
 pub(crate) use self::warning::Warnings;
@@ -114,10 +115,11 @@ impl Shared {
     fn decide(self: &Arc<Self>, operation: &Operation<'_>) -> Decided {
         let LoggedRules { rules, log, holds } = &mut *self.rules();
         let Observation { decision, operation, overtakes } = rules.observe(operation);
-        let fault = operation.as_ref().and_then(|operation| operation.fault);
-        let is_late = matches!(fault, Some(Fault::Delay | Fault::Duplicate | Fault::Reorder));
+        let is_late = |operation: &&ObservedOperation| {
+            matches!(operation.fault, Some(Fault::Delay | Fault::Duplicate | Fault::Reorder))
+        };
         // Begun before the operation is in the log: what the log shows is late or was answered.
-        let late = is_late.then(|| self.late.begin());
+        let late = operation.as_ref().filter(is_late).map(|operation| self.late.begin(operation));
         if let (Some(log), Some(operation)) = (log, &operation) {
             log(operation);
         }
@@ -199,6 +201,13 @@ impl Proxy {
     #[must_use]
     pub fn with_log(self, log: impl FnMut(&ObservedOperation) + Send + 'static) -> Self {
         self.shared.rules().log = Some(Box::new(log));
+        self
+    }
+
+    /// Calls a function with each request that its fault sends later, and that the server does not answer.
+    #[must_use]
+    pub fn with_undelivered_log(self, log: impl FnMut(&UndeliveredRequest) + Send + 'static) -> Self {
+        self.shared.late.set_log(Box::new(log));
         self
     }
 

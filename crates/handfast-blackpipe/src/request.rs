@@ -39,6 +39,8 @@ pub(crate) enum Request<'a> {
         is_handshake: bool,
         /// Whether the server answers it when its state changes: the driver monitors the server by it.
         is_monitoring: bool,
+        /// Whether the driver waits for a reply.
+        has_reply: bool,
     },
 }
 
@@ -67,21 +69,34 @@ impl<'a> Request<'a> {
         match message {
             Message::Msg(message) => {
                 let first = message.body.iter_elements().next().and_then(Result::ok);
+                let has_reply = !message.flags.more_to_come;
                 let command = first.map(|element| element.key().as_str().to_owned()).unwrap_or_default();
                 if DRIVER_COMMANDS.contains(&command.as_str()) {
                     let is_monitoring = matches!(message.body.get("maxAwaitTimeMS"), Ok(Some(_)));
                     let is_handshake = HANDSHAKES.contains(&command.as_str());
-                    return Ok(Request::Driver { is_handshake, is_monitoring });
+                    return Ok(Request::Driver { is_handshake, is_monitoring, has_reply });
                 }
                 let collection = collection_of(&command, message.body);
-                let has_reply = !message.flags.more_to_come;
                 Ok(Request::Application(ApplicationRequest { command, collection, has_reply, plain }))
             }
             // Drivers use it for their first handshake alone.
-            Message::Query(_) => Ok(Request::Driver { is_handshake: true, is_monitoring: false }),
+            Message::Query(_) => Ok(Request::Driver { is_handshake: true, is_monitoring: false, has_reply: true }),
             Message::Reply(_) => Err(Error::OpCode(header.op_code.number())),
         }
     }
+}
+
+/// Returns a request that allows a single reply, if this one allows several: the bytes of a whole frame, which may be compressed.
+pub(crate) fn with_single_reply(frame: &[u8], limits: &Limits) -> Option<Vec<u8>> {
+    let plain = plain(frame, limits).ok()?;
+    let (header, Message::Msg(mut message)) = Message::decode(&plain, limits).ok()? else { return None };
+    if !message.flags.exhaust_allowed {
+        return None;
+    }
+    message.flags.exhaust_allowed = false;
+    let mut bytes = Vec::with_capacity(plain.len());
+    message.encode(header.request_id, header.response_to, &mut bytes);
+    Some(bytes)
 }
 
 /// Returns the collection of a command with its database: the value of the command, or of the field `collection` of getMore.
@@ -97,7 +112,7 @@ mod tests {
     use handfast_wire::compressed::compress;
     use handfast_wire::{Compressor, Flags, Limits, OpMsg, Query};
 
-    use super::{ApplicationRequest, Request};
+    use super::{ApplicationRequest, Request, with_single_reply};
 
     fn frame(body: &RawDocumentBuf, flags: Flags) -> Vec<u8> {
         let mut frame = Vec::new();
@@ -149,7 +164,7 @@ mod tests {
     #[test]
     fn drivers_send_some_commands_by_themselves() {
         let check = |body: RawDocumentBuf, is_handshake, is_monitoring| {
-            let expected = Request::Driver { is_handshake, is_monitoring };
+            let expected = Request::Driver { is_handshake, is_monitoring, has_reply: true };
             assert_eq!(read(&frame(&body, Flags::default())), expected);
         };
         check(rawdoc! { "hello": 1 }, true, false);
@@ -159,7 +174,24 @@ mod tests {
         let mut legacy = Vec::new();
         let query = rawdoc! { "isMaster": 1 };
         Query { flags: 0, collection: "admin.$cmd", skip: 0, limit: -1, query: &query }.encode(1, &mut legacy);
-        assert_eq!(read(&legacy), Request::Driver { is_handshake: true, is_monitoring: false });
+        assert_eq!(read(&legacy), Request::Driver { is_handshake: true, is_monitoring: false, has_reply: true });
+        let unacknowledged = frame(&rawdoc! { "killCursors": "a" }, Flags { more_to_come: true, ..Flags::default() });
+        let expected = Request::Driver { is_handshake: false, is_monitoring: false, has_reply: false };
+        assert_eq!(read(&unacknowledged), expected);
+    }
+
+    #[test]
+    fn a_request_for_several_replies_becomes_one_for_a_single_reply() {
+        let body = rawdoc! { "getMore": 7_i64, "collection": "orders" };
+        for checksum in [false, true] {
+            let of = |exhaust_allowed| frame(&body, Flags { exhaust_allowed, checksum, ..Flags::default() });
+            let mut compressed = Vec::new();
+            assert!(compress(&of(true), Compressor::Zstd, &mut compressed));
+            for several in [of(true), compressed] {
+                assert_eq!(with_single_reply(&several, &Limits::default()), Some(of(false)));
+            }
+            assert_eq!(with_single_reply(&of(false), &Limits::default()), None);
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::fault::{Fault, Injection};
 use crate::operation::{Operation, OperationNumber, Pair};
 
 pub use condition::{Condition, Probability};
-pub use file::{WrittenRule, parse};
+pub use file::{SCHEMA, WrittenRule, parse};
 
 /// The number of operations that are remembered; later ones are numbered and meet their faults, and are not in the list. A program under test
 /// sends far fewer.

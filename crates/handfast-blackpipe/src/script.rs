@@ -165,18 +165,18 @@ impl Script {
         });
         if answer.is_none() {
             if let Some(response) = self.responses.iter().rev().find(|response| response.matcher.matches(&request)) {
-                return response.answer.clone();
+                let refusal = refusal(&response.answer, &request);
+                return refusal.map_or_else(|| response.answer.clone(), Answer::from);
             }
             if ANSWERED.contains(&request.command()) {
                 return Answer::ok();
             }
         }
         let (reception, answer) = match answer {
-            Some(answer) if answer.needs_exhaust() && !request.is_exhaust_allowed() => {
-                let message = format!("the script answers {} with several replies", request.command());
-                (Reception::NoExhaust, ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) }.into())
-            }
-            Some(answer) => (Reception::Expected, answer),
+            Some(answer) => match refusal(&answer, &request) {
+                Some(refusal) => (Reception::NoExhaust, refusal.into()),
+                None => (Reception::Expected, answer),
+            },
             None if !request.is_executed() => (Reception::Refused, routing::refusal(&request).into()),
             None => {
                 let message = format!("the script does not expect {}", request.command());
@@ -190,10 +190,10 @@ impl Script {
         answer
     }
 
-    /// Returns an error if the script names a member that a set of so many members does not have. A server alone has none.
-    fn check_members(&self, count: usize) -> Result<()> {
+    /// Returns an error if an answer cannot be given, or the script names a member that a set of so many members does not have. A server alone has none.
+    fn check(&self, count: usize) -> Result<()> {
         let mut expectations = self.expectations.iter();
-        expectations.try_for_each(|expectation| check_members_of(&expectation.matcher, &expectation.answer, count))
+        expectations.try_for_each(|expectation| check(&expectation.matcher, &expectation.answer, count))
     }
 
     /// Returns the requests that arrived, without those that were answered without the script and those that a member of a replica set refused.
@@ -209,8 +209,23 @@ impl Script {
     }
 }
 
-/// Returns an error if a matcher or an answer names a member that a set of so many members does not have.
-fn check_members_of(matcher: &Matcher, answer: &Answer, count: usize) -> Result<()> {
+/// Returns the error that a client gets in the place of an answer with several replies, which it does not accept, or with none.
+fn refusal(answer: &Answer, request: &ReceivedRequest) -> Option<ErrorReply> {
+    let message = if answer.has_empty_exhaust() {
+        format!("the script answers {} with Exhaust, and without an answer in it", request.command())
+    } else if answer.needs_exhaust() && !request.is_exhaust_allowed() {
+        format!("the script answers {} with several replies", request.command())
+    } else {
+        return None;
+    };
+    Some(ErrorReply { message, ..ErrorReply::of_code(NOT_EXPECTED) })
+}
+
+/// Returns an error if an answer cannot be given, or a matcher or an answer names a member that a set of so many members does not have.
+fn check(matcher: &Matcher, answer: &Answer, count: usize) -> Result<()> {
+    if answer.has_empty_exhaust() {
+        return Err(Error::EmptyExhaust);
+    }
     let elections = answer.elections();
     if count == 0 && !(elections.is_empty() && matcher.member().is_none()) {
         return Err(Error::NoReplicaSet);

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from pymongo import MongoClient
+from pymongo import CursorType, MongoClient
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 client = MongoClient(os.environ["MONGODB_URI"], serverSelectionTimeoutMS=60000)
@@ -23,6 +23,7 @@ try:
     with client.start_session() as session:
         session.with_transaction(send_first)
     print([order["_id"] for order in orders.find({"status": sys.argv[1]}, batch_size=2)])
+    print([order["_id"] for order in orders.find(batch_size=3, cursor_type=CursorType.EXHAUST)])
     print(orders.count_documents({}), events.count_documents({}))
 except OperationFailure as error:
     sys.exit(str(error))

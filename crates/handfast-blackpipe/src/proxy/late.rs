@@ -1,7 +1,7 @@
 //! The requests that reach the server later than they arrived: delayed ones, and copies.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bson::RawBsonRef;
@@ -11,16 +11,33 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::stream::send;
 use super::warning::Warning;
 use super::{Shared, recorder};
+use crate::ObservedOperation;
 use crate::frame::{ReadError, read};
 
 /// The bytes of all copies that wait to be sent: one request of the largest size, or many of the usual ones.
 const COPY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The unacknowledged writes of a connection that are late together and are named if they fail. Further ones are counted alone.
+const NAMED_MAX: usize = 1_000;
+
+/// A request that its fault sends later, and that the server did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndeliveredRequest {
+    /// The operation, with its fault.
+    pub operation: ObservedOperation,
+    /// The reason, as a part of a sentence.
+    pub reason: String,
+}
+
+/// A function that is called with each request that is not delivered.
+type UndeliveredLog = Box<dyn FnMut(&UndeliveredRequest) + Send>;
 
 /// The late requests of a proxy.
 pub(super) struct LateRequests {
     released: watch::Sender<bool>,
     counts: watch::Sender<Counts>,
     copy_bytes: Arc<Semaphore>,
+    log: Mutex<Option<UndeliveredLog>>,
 }
 
 #[derive(Default)]
@@ -36,7 +53,10 @@ pub(super) struct LateRequest {
     requests: Arc<LateRequests>,
     /// 1, or more if others have joined.
     count: u64,
-    is_answered: bool,
+    /// The operations, up to [`NAMED_MAX`].
+    operations: Vec<ObservedOperation>,
+    /// The reason why the server has not answered; `None` if it has.
+    failure: Option<String>,
 }
 
 impl Default for LateRequests {
@@ -45,15 +65,28 @@ impl Default for LateRequests {
             released: watch::Sender::new(false),
             counts: watch::Sender::default(),
             copy_bytes: Arc::new(Semaphore::new(COPY_BYTES_MAX)),
+            log: Mutex::default(),
         }
     }
 }
 
 impl LateRequests {
     /// Notes that a request is late.
-    pub(super) fn begin(self: &Arc<Self>) -> LateRequest {
+    pub(super) fn begin(self: &Arc<Self>, operation: &ObservedOperation) -> LateRequest {
         self.counts.send_modify(|counts| counts.late += 1);
-        LateRequest { requests: Arc::clone(self), count: 1, is_answered: false }
+        let failure = Some("its connection ended before the server had answered".to_owned());
+        LateRequest { requests: Arc::clone(self), count: 1, operations: vec![operation.clone()], failure }
+    }
+
+    /// Calls a function with each request that is not delivered.
+    pub(super) fn set_log(&self, log: UndeliveredLog) {
+        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(log);
+    }
+
+    fn log(&self, undelivered: &UndeliveredRequest) {
+        if let Some(log) = &mut *self.log.lock().unwrap_or_else(PoisonError::into_inner) {
+            log(undelivered);
+        }
     }
 
     /// Returns the memory of a copy, if there is enough.
@@ -93,12 +126,21 @@ impl LateRequest {
 
     /// Notes that the server has answered. The request is late until this is dropped, because the client may not have its reply yet.
     pub(super) fn set_answered(&mut self) {
-        self.is_answered = true;
+        self.failure = None;
+    }
+
+    /// Notes why the server will not answer.
+    pub(super) fn set_failed(&mut self, reason: impl Into<String>) {
+        self.failure = Some(reason.into());
     }
 
     /// Adds a request that the server answers before this one.
     pub(super) fn join(&mut self, mut earlier: LateRequest) {
         self.count += std::mem::take(&mut earlier.count);
+        let mut operations = std::mem::take(&mut earlier.operations);
+        operations.append(&mut self.operations);
+        operations.truncate(NAMED_MAX);
+        self.operations = operations;
     }
 }
 
@@ -106,8 +148,13 @@ impl Drop for LateRequest {
     fn drop(&mut self) {
         self.requests.counts.send_modify(|counts| {
             counts.late -= self.count;
-            counts.failed += if self.is_answered { 0 } else { self.count };
+            counts.failed += if self.failure.is_some() { self.count } else { 0 };
         });
+        if let Some(reason) = self.failure.take() {
+            for operation in self.operations.drain(..) {
+                self.requests.log(&UndeliveredRequest { operation, reason: reason.clone() });
+            }
+        }
     }
 }
 

@@ -37,6 +37,11 @@ impl Recorder {
         *self.recording() = Some(Recording { write, request_count: 0, has_hello: false });
     }
 
+    /// Returns whether there is a recording.
+    pub(super) fn is_recording(&self) -> bool {
+        self.recording().is_some()
+    }
+
     /// Returns whether the reply to a handshake is to be recorded.
     pub(super) fn needs_hello(&self) -> bool {
         self.recording().as_ref().is_some_and(|recording| !recording.has_hello)

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::late::{LateRequest, send_copy};
-use super::plan::{ReplyHandling, ReplyPlan};
+use super::plan::{ReplyHandling, ReplyPlan, ReplyPlans};
 use super::recorder::{self, RecordedReply};
 use super::stream::{AcceptedConnection, Acceptor, Reader, Writer, send};
 use super::warning::Warning;
@@ -21,7 +21,7 @@ use super::{Decided, Shared, throttle};
 use crate::fault::{Direction, ErrorReply};
 use crate::frame::{ReadError, read};
 use crate::hello;
-use crate::request::{ApplicationRequest, Request};
+use crate::request::{ApplicationRequest, Request, with_single_reply};
 use crate::{Decision, Injection};
 
 type Relayed = std::result::Result<(), ReadError>;
@@ -34,9 +34,9 @@ pub(super) async fn serve(client: TcpStream, acceptor: Acceptor, shared: Arc<Sha
         Warning::of(&error).into_iter().for_each(|warning| connection.shared.warnings.report(warning));
         debug!(%error, "a connection ended");
     }
-    let Connection { tasks, planned, late_without_reply, .. } = connection;
+    let Connection { tasks, plans, late_without_reply, .. } = connection;
     // No reply arrives any more.
-    drop((planned, late_without_reply));
+    drop((plans, late_without_reply));
     let mut tasks = tasks.into_inner().unwrap_or_else(PoisonError::into_inner);
     while tasks.join_next().await.is_some() {}
 }
@@ -58,8 +58,7 @@ struct Connection {
     shared: Arc<Shared>,
     /// Its number in the recording, from 1.
     number: u64,
-    /// The request with a plan for its reply. A driver sends the next one when it has the reply.
-    planned: Mutex<Option<ReplyPlan>>,
+    plans: ReplyPlans,
     /// The unacknowledged writes that are late. The server has executed them when it answers a later request, or when it closes the
     /// connection after the proxy has.
     late_without_reply: Mutex<Option<LateRequest>>,
@@ -77,8 +76,10 @@ enum Next {
     /// The request does not reach the server, and the connection goes on.
     Skip,
     Close,
-    /// It is forwarded, and nothing after it.
+    /// It is forwarded, and nothing after it: its reply ends the connection.
     ForwardLast,
+    /// It is forwarded, and nothing after it until the client closes the connection.
+    ForwardIntoSilence,
 }
 
 impl Connection {
@@ -87,7 +88,7 @@ impl Connection {
         Connection {
             shared,
             number,
-            planned: Mutex::default(),
+            plans: ReplyPlans::default(),
             late_without_reply: Mutex::default(),
             is_shut_down: AtomicBool::new(false),
             is_monitoring: AtomicBool::new(false),
@@ -99,31 +100,47 @@ impl Connection {
     async fn forward_requests(&self, client: Reader, mut server: Writer, to_client: &ClientWriter) -> Relayed {
         let mut client = BufReader::new(client);
         loop {
+            self.plans.place().await;
             let frame = match read(&mut client, &self.shared.limits).await {
                 Ok(Some(frame)) => frame,
                 // The client has gone, but its late request still has to be executed.
-                Err(_) if self.is_planned() => break,
+                Err(_) if self.is_any_reply_needed() => break,
                 Ok(None) => break,
                 Err(error) => return Err(error),
             };
+            let mut single_reply = None;
             let next = match Request::of_frame(&frame.bytes, &self.shared.limits)? {
-                Request::Application(request) => self.decide(request, frame.header.request_id, to_client).await?,
-                Request::Driver { is_handshake, is_monitoring } => {
+                Request::Application(request) => {
+                    if self.shared.recorder.is_recording() {
+                        // A recording has one reply to each request. The client asks for the further batches of its exhaust cursor then.
+                        single_reply = with_single_reply(&frame.bytes, &self.shared.limits);
+                    }
+                    self.decide(request, frame.header.request_id, to_client).await?
+                }
+                Request::Driver { is_handshake, is_monitoring, has_reply } => {
                     self.is_monitoring.fetch_or(is_monitoring, Ordering::Relaxed);
-                    if is_handshake && self.shared.recorder.needs_hello() {
-                        let plan = ReplyPlan::forward(frame.header.request_id);
-                        self.plan(ReplyPlan { recorded: Some(RecordedReply::Hello), ..plan });
+                    let is_recorded = is_handshake && self.shared.recorder.needs_hello();
+                    let recorded = is_recorded.then_some(RecordedReply::Hello);
+                    if has_reply {
+                        self.plans.push(ReplyPlan { recorded, ..ReplyPlan::forward(frame.header.request_id) });
                     }
                     Next::Forward
                 }
             };
+            let bytes = single_reply.as_ref().unwrap_or(&frame.bytes);
             match next {
-                Next::Forward => send(&mut server, &frame.bytes).await?,
-                Next::ForwardSlowly(rate) => throttle::write(&mut server, &frame.bytes, rate).await?,
+                Next::Forward => send(&mut server, bytes).await?,
+                Next::ForwardSlowly(rate) => throttle::write(&mut server, bytes, rate).await?,
                 Next::Skip => {}
                 Next::Close => return Ok(()),
                 Next::ForwardLast => {
-                    send(&mut server, &frame.bytes).await?;
+                    send(&mut server, bytes).await?;
+                    // Bytes that nobody reads would reset the connection when it is closed.
+                    let _client_has_gone = tokio::io::copy(&mut client, &mut tokio::io::sink()).await;
+                    break;
+                }
+                Next::ForwardIntoSilence => {
+                    send(&mut server, bytes).await?;
                     tokio::io::copy(&mut client, &mut tokio::io::sink()).await?;
                     return Ok(());
                 }
@@ -150,15 +167,19 @@ impl Connection {
         match decision {
             Decision::Forward => {}
             Decision::Inject(injection) => match injection {
-                Injection::LoseRequest => return Ok(Next::Close),
-                Injection::LoseReply => plan.handling = ReplyHandling::Lose,
-                Injection::Cut => plan.handling = ReplyHandling::Cut,
+                Injection::LoseRequest => {
+                    self.plans.all_taken().await;
+                    return Ok(Next::Close);
+                }
+                Injection::LoseReply => (next, plan.handling) = (Next::ForwardLast, ReplyHandling::Lose),
+                Injection::Cut => (next, plan.handling) = (Next::ForwardLast, ReplyHandling::Cut),
                 Injection::Delay(time) => {
                     if let Some(late) = &late {
                         late.wait(Some(time)).await;
                     }
                 }
                 Injection::Error(error) => {
+                    self.plans.all_taken().await;
                     if let Some(recorded) = recorded {
                         self.shared.recorder.reply(self.number, recorded, &error.document());
                     }
@@ -166,7 +187,7 @@ impl Connection {
                     return Ok(Next::Skip);
                 }
                 Injection::Duplicate { after } => self.copy(request, late.take(), after),
-                Injection::HalfOpen => (next, plan.handling) = (Next::ForwardLast, ReplyHandling::Silence),
+                Injection::HalfOpen => (next, plan.handling) = (Next::ForwardIntoSilence, ReplyHandling::Silence),
                 Injection::Throttle { direction, bytes_per_second } => match direction {
                     Direction::Request => next = Next::ForwardSlowly(bytes_per_second),
                     Direction::Reply => plan.handling = ReplyHandling::Throttle(bytes_per_second),
@@ -179,7 +200,7 @@ impl Connection {
             },
         }
         if has_reply {
-            self.plan(ReplyPlan { late, ..plan });
+            self.plans.push(ReplyPlan { late, ..plan });
         } else if let Some(mut late) = late {
             let mut without_reply = locked(&self.late_without_reply);
             if let Some(earlier) = without_reply.take() {
@@ -210,6 +231,7 @@ impl Connection {
         let Some(mut late) = late else { return };
         let Some(memory) = self.shared.late.copy_memory(request.plain.len()) else {
             self.shared.warnings.report(Warning::TooManyCopies);
+            late.set_failed("there was no memory for its copy");
             return;
         };
         let shared = Arc::clone(&self.shared);
@@ -218,8 +240,8 @@ impl Connection {
             late.wait(after).await;
             match send_copy(&bytes, has_reply, &shared).await {
                 Ok(true) => late.set_answered(),
-                Ok(false) => {}
-                Err(error) => debug!(%error, "a request was not executed once more"),
+                Ok(false) => late.set_failed("the server refused its copy, which is sent without a login"),
+                Err(error) => late.set_failed(format!("its copy was not answered: {error}")),
             }
             drop((late, memory));
         };
@@ -238,7 +260,7 @@ impl Connection {
         let mut server = BufReader::new(server);
         while let Some(frame) = read(&mut server, &self.shared.limits).await? {
             let response_to = frame.header.response_to;
-            let plan = self.take_plan(response_to).unwrap_or_else(|| ReplyPlan::forward(response_to));
+            let plan = self.plans.take(response_to).unwrap_or_else(|| ReplyPlan::forward(response_to));
             // The request is late until the client has its reply, so that the proxy does not end before.
             let ReplyPlan { handling, mut late, overtaking, recorded, .. } = plan;
             late.iter_mut().for_each(LateRequest::set_answered);
@@ -289,19 +311,8 @@ impl Connection {
         }
     }
 
-    fn is_planned(&self) -> bool {
-        locked(&self.planned).is_some() || locked(&self.late_without_reply).is_some()
-    }
-
-    /// Keeps the plan for a reply, if there is anything to do about it.
-    fn plan(&self, plan: ReplyPlan) {
-        if plan.is_needed() {
-            *locked(&self.planned) = Some(plan);
-        }
-    }
-
-    fn take_plan(&self, response_to: i32) -> Option<ReplyPlan> {
-        locked(&self.planned).take_if(|plan| plan.request_id == response_to)
+    fn is_any_reply_needed(&self) -> bool {
+        self.plans.is_any_needed() || locked(&self.late_without_reply).is_some()
     }
 }
 

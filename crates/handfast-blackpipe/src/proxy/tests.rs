@@ -16,6 +16,7 @@ use crate::{Condition, ErrorReply, Injection, Rule, Rules};
 
 mod late;
 mod order_and_rate;
+mod pipelined;
 mod recording;
 mod tls;
 mod warnings;

@@ -13,6 +13,7 @@
 //! probability = 0.1
 //! ```
 
+mod commands;
 mod possible;
 
 use std::num::NonZeroU32;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use self::commands::UnknownCommand;
 use self::possible::Decisive;
 use super::{Condition, Probability, Rule};
 use crate::fault::{Direction, ErrorReply, Fault, Injection};
@@ -57,7 +59,12 @@ const KEYS_OF_FAULTS: [(&str, Fault); 8] = [
     ("bytes_per_second", Fault::Throttle),
     ("within", Fault::Reorder),
 ];
+/// The JSON Schema of a rules file, for editors. [`parse`] knows more: for instance which commands there are.
+pub const SCHEMA: &str = include_str!("file/schema.json");
+
 const BEGIN: &str = "begin each rule with [[rule]]";
+/// The characters of a line that a message shows.
+const SHOWN_CHARACTERS_MAX: usize = 100;
 
 /// A rule of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,21 +73,20 @@ pub struct WrittenRule {
     pub line: usize,
     /// The rule.
     pub rule: Rule,
+    /// A sentence about a command that MongoDB does not have: the rule never applies, unless the server has it as one of its own.
+    pub warning: Option<String>,
 }
 
 /// Reads the text of a rules file.
 ///
 /// # Errors
-/// [`Error::RulesFile`] with the line if the text is no TOML, a key is unknown or missing, a value is not possible, or a rule would never apply.
+/// [`Error::RulesSyntax`] if the text is no TOML, and [`Error::RulesFile`] with the line if a key is unknown or missing, a value is not possible, or a rule would never apply.
 pub fn parse(text: &str) -> Result<Vec<WrittenRule>> {
     rules_of(text, &Lines::of(text))
 }
 
 fn rules_of(text: &str, lines: &Lines) -> Result<Vec<WrittenRule>> {
-    let document = DeTable::parse(text).map_err(|error| {
-        let reason = error.message().lines().map(str::trim).collect::<Vec<_>>().join(", ");
-        lines.mistake(error.span().map_or(0, |span| span.start), reason)
-    })?;
+    let document = DeTable::parse(text).map_err(|error| syntax_error(text, lines, &error))?;
     let (mut rules, mut decisive) = (Vec::new(), Decisive::default());
     for (key, value) in document.get_ref() {
         let at = key.span().start;
@@ -93,7 +99,8 @@ fn rules_of(text: &str, lines: &Lines) -> Result<Vec<WrittenRule>> {
             let at = table.span().start;
             let is_no_table = || lines.mistake(at, format!("'rule' is no list of tables: {BEGIN}"));
             let fields = table.get_ref().as_table().ok_or_else(is_no_table)?;
-            let written = WrittenRule { line: lines.line(at), rule: Fields { lines, at, fields }.rule()? };
+            let fields = Fields { lines, at, fields };
+            let written = WrittenRule { line: lines.line(at), rule: fields.rule()?, warning: fields.warning()? };
             decisive.add(&written).map_err(|reason| lines.mistake(at, reason))?;
             rules.push(written);
         }
@@ -102,6 +109,28 @@ fn rules_of(text: &str, lines: &Lines) -> Result<Vec<WrittenRule>> {
         return Err(lines.mistake(0, format!("there is no rule: {BEGIN}")));
     }
     Ok(rules)
+}
+
+/// Returns the error of a text that is no TOML: the position, the line itself, and what to write.
+fn syntax_error(text: &str, lines: &Lines, error: &toml::de::Error) -> Error {
+    let byte = error.span().map_or(0, |span| span.start);
+    let begin = text.get(..byte).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+    let column = text.get(begin..byte).unwrap_or_default().chars().count() + 1;
+    let line: String = text
+        .get(begin..)
+        .unwrap_or_default()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .chars()
+        .take(SHOWN_CHARACTERS_MAX)
+        .collect();
+    let found = if line.is_empty() { "the line is empty".to_owned() } else { format!("the line is: {line}") };
+    let reason = error.message().lines().map(str::trim).collect::<Vec<_>>().join(", ");
+    let advice =
+        "write `key = value` with texts in quotation marks, each key once in a rule, and [[rule]] before each rule";
+    Error::RulesSyntax { line: lines.line(byte), column, reason: format!("{reason}; {found}; {advice}") }
 }
 
 /// The positions of the line ends of a file, by which a position becomes a line.
@@ -162,6 +191,14 @@ impl Fields<'_> {
         Ok(Rule { injection: self.injection(fault)?, condition: self.condition()? })
     }
 
+    /// Returns a sentence about a command that is possible and unknown.
+    fn warning(&self) -> Result<Option<String>> {
+        Ok(match self.text("command")?.and_then(commands::unknown_command) {
+            Some(UnknownCommand::Possible(reason)) => Some(reason),
+            _ => None,
+        })
+    }
+
     fn injection(&self, fault: Fault) -> Result<Injection> {
         Ok(match fault {
             Fault::Delay => Injection::Delay(self.time("delay")?.unwrap_or(Injection::DELAY)),
@@ -219,14 +256,14 @@ impl Fields<'_> {
             );
             return Err(self.wrong("command", reason));
         }
-        if let Some(reason) = command.and_then(possible::command_mistake) {
+        if let Some(UnknownCommand::Mistake(reason)) = command.and_then(commands::unknown_command) {
             return Err(self.wrong("command", reason));
         }
         let collection = self.text("collection")?;
         if let Some(reason) = collection.and_then(possible::collection_mistake) {
             return Err(self.wrong("collection", reason));
         }
-        if let (Some(reason), Some(_)) = (command.and_then(possible::no_collection), collection) {
+        if let (Some(reason), Some(_)) = (command.and_then(commands::no_collection), collection) {
             return Err(self.wrong("collection", reason));
         }
         let mut condition = Condition {

@@ -23,6 +23,7 @@ pub enum Answer {
     /// Another answer after this member of a [`ScriptedReplicaSet`](crate::ScriptedReplicaSet) was elected, or, without one, after its primary has stepped down.
     Election(Option<usize>, Box<Answer>),
     /// These answers, one after the other, to a request that allows it: the batches of an exhaust cursor. Each reply but the last one says that more follows.
+    /// There is at least one.
     Exhaust(Vec<Answer>),
     /// Nothing, and the connection stays open.
     Silence,
@@ -108,6 +109,15 @@ impl Answer {
         match self {
             Answer::Delay(_, later) | Answer::Election(_, later) => later.needs_exhaust(),
             Answer::Exhaust(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns whether an [`Answer::Exhaust`] in it has no answers.
+    pub(super) fn has_empty_exhaust(&self) -> bool {
+        match self {
+            Answer::Delay(_, later) | Answer::Election(_, later) => later.has_empty_exhaust(),
+            Answer::Exhaust(answers) => answers.is_empty() || answers.iter().any(Answer::has_empty_exhaust),
             _ => false,
         }
     }

@@ -42,12 +42,12 @@ impl ScriptedReplicaSet {
     /// Starts a set with this name and number of members on the runtime of the caller.
     ///
     /// # Errors
-    /// The system has no free port; there are no members; or the script names a member that the set does not have.
+    /// The system has no free port; there are no members; the script names a member that the set does not have; or an [`Answer::Exhaust`] is empty.
     pub async fn start(name: &str, members: usize, script: Script) -> Result<Self> {
         if members == 0 {
             return Err(Error::Member { member: 0, count: 0 });
         }
-        script.check_members(members)?;
+        script.check(members)?;
         let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
         for _ in 0..members {
             let (listener, address) = bind().await?;
@@ -97,10 +97,10 @@ impl ScriptedReplicaSet {
     /// If several autoresponders match, the one that was added last answers.
     ///
     /// # Errors
-    /// [`Error::Member`] if the set does not have a member that is named.
+    /// [`Error::Member`] if the set does not have a member that is named, and [`Error::EmptyExhaust`] if an [`Answer::Exhaust`] is empty.
     pub fn autorespond(&self, matcher: Matcher, answer: impl Into<Answer>) -> Result<Autoresponder> {
         let answer = answer.into();
-        super::check_members_of(&matcher, &answer, self.addresses.len())?;
+        super::check(&matcher, &answer, self.addresses.len())?;
         Ok(self.script.autorespond(matcher, answer))
     }
 

@@ -26,9 +26,10 @@ impl ScriptedServer {
     /// Starts a server on the runtime of the caller.
     ///
     /// # Errors
-    /// The system has no free port, or the script names members or elections, which only a [`ScriptedReplicaSet`](super::ScriptedReplicaSet) has.
+    /// The system has no free port; the script names members or elections, which only a [`ScriptedReplicaSet`](super::ScriptedReplicaSet) has; or an
+    /// [`Answer::Exhaust`] is empty.
     pub async fn start(role: Role, script: Script) -> Result<Self> {
-        script.check_members(0)?;
+        script.check(0)?;
         let (listener, address) = bind().await?;
         let script = SharedScript::new(script);
         let identity = Identity::Single { role, address: address.to_string() };

@@ -210,6 +210,26 @@ fn ext_blackpipe_proxy() {
     server.stop();
 }
 
+/// The test with a fixture passes with the mended program, and fails with the other one.
+#[test]
+fn ext_blackpipe_pytest() {
+    let Some(guide) = Guide::find() else { return };
+    let server = Handfast::start();
+    let program = Path::new(env!("CARGO_BIN_EXE_handfast")).parent().expect("the directory of the program");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let run = || {
+        let mut pytest = Command::new(&guide.python);
+        pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_payment.py"]).current_dir(&guide.directory);
+        output(pytest.env("PATH", &path).env("MONGODB_URI", server.uri()))
+    };
+    let passed = run();
+    assert!(passed.status.success(), "{passed:?}");
+    std::fs::copy(guide.path("app.py"), guide.path("mended.py")).expect("the program with the mistake");
+    let failed = run();
+    assert!(String::from_utf8_lossy(&failed.stdout).contains("assert [20, 20] == [10, 10]"), "{failed:?}");
+    server.stop();
+}
+
 /// A program that does not end is killed, and is a finding although the data is right.
 #[test]
 fn ext_blackpipe_hang() {

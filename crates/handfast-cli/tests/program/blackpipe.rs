@@ -146,7 +146,10 @@ fn a_proxy_follows_its_rules_and_logs_its_decisions() -> Result<()> {
     proxy.signal("TERM")?;
     ensure!(serde_json::from_str::<Value>(&proxy.line()?)? == json!({ "event": "stopping" }));
     let stopped: Value = serde_json::from_str(&proxy.line()?)?;
-    ensure!(stopped == json!({ "event": "stopped", "operations": 3, "faults": 2, "undelivered": 0 }), "{stopped}");
+    ensure!(
+        stopped == json!({ "event": "stopped", "operations": 3, "faults": 2, "undelivered": 0, "unrecorded": 0 }),
+        "{stopped}"
+    );
     let (code, said) = proxy.wait()?;
     ensure!(code == Some(0) && said.is_empty(), "{code:?} {said}");
     let line = |number: u32, decision: &str, rule_line: Option<u32>| {
@@ -200,7 +203,7 @@ fn a_proxy_delivers_late_requests_before_it_stops() -> Result<()> {
         "update": "orders", "updates": [{ "q": { "_id": 1 }, "u": { "$inc": { "n": 1 } } }], "$db": "db",
     };
     let rule = "fault = 'duplicate'\nafter = '1h'\ncommand = 'update'";
-    for (is_server_there, expected) in [(true, 0), (false, 1)] {
+    for (is_server_there, expected) in [(true, 0_u64), (false, 1)] {
         let _ = std::fs::remove_file(scratch.path("log.jsonl"));
         let (proxy, address) = start_proxy(&scratch, &server, rule)?;
         ensure!(exchange(&connect(&address)?, &increment)?.get_i32("n")? == 1);
@@ -211,6 +214,14 @@ fn a_proxy_delivers_late_requests_before_it_stops() -> Result<()> {
         proxy.signal("TERM")?;
         let found = undelivered(proxy)?;
         ensure!(found == expected, "{found}");
+        let log = std::fs::read_to_string(scratch.path("log.jsonl"))?;
+        let lines = log.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        ensure!((lines.len() as u64, &lines[0]["decision"]) == (1 + expected, &json!("duplicate")), "{log}");
+        for line in &lines[1..] {
+            let reason = line["reason"].as_str().context("a reason")?;
+            ensure!(reason.starts_with("its copy was not answered: "), "{log}");
+            ensure!((&line["operation"], &line["undelivered"]) == (&json!("update:1"), &json!("duplicate")), "{log}");
+        }
         if is_server_there {
             let document = server.find_all("orders")?;
             ensure!(document == [doc! { "_id": 1, "n": 2 }.into()], "{document:?}");
@@ -286,6 +297,35 @@ fn a_recording_that_cannot_be_played_is_refused() -> Result<()> {
     assert_one_line(&play()?, 2, "run.jsonl: line 1: there is no handshake in the recording");
     std::fs::write(scratch.path("run.jsonl"), "{\"hello\":{\"ok\":1}}\nping\n")?;
     assert_one_line(&play()?, 2, "run.jsonl: line 2: it is no object");
+    Ok(())
+}
+
+/// Requests that no recording can have are named up to a bound, and counted at the end.
+#[test]
+fn requests_that_are_not_recorded_are_named_and_counted() -> Result<()> {
+    let scratch = Scratch::new("blackpipe-unrecorded")?;
+    let server = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    let upstream = format!("mongodb://{}", server.address()?);
+    let flags = ["blackpipe", "proxy", "--upstream", &upstream, "--record", "run.jsonl"];
+    for (count, named) in [(3, 3), (50, 10)] {
+        let _ = std::fs::remove_file(scratch.path("run.jsonl"));
+        let mut proxy = Serve::spawn(&mut handfast(&scratch, &flags))?;
+        let (_, address) = proxy.start.split_once("mongodb://").context("a connection string")?;
+        let stream = connect(address.split('/').next().unwrap_or_default())?;
+        let deep = (0..150).fold(doc! {}, |inner, _| doc! { "a": inner });
+        for _ in 0..count {
+            exchange(&stream, &doc! { "ping": 1, "comment": deep.clone(), "$db": "db" })?;
+        }
+        proxy.signal("TERM")?;
+        proxy.line()?;
+        let stopped = proxy.line()?;
+        let expected = format!("stopped after {count} operations, 0 faults; {count} messages not in --record");
+        ensure!(stopped == expected, "{stopped}");
+        let (code, said) = proxy.wait()?;
+        let lines = said.lines().filter(|line| line.contains("not in --record: ")).count();
+        ensure!((code, lines, said.lines().count()) == (Some(0), named, named), "{said}");
+        ensure!(said.contains("; further ones are counted at the end") == (count > named), "{said}");
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@ mod bank;
 mod bench;
 mod blackpipe;
 mod blackpipe_connections;
+mod blackpipe_rules;
 mod computation;
 mod configuration;
 mod counters;

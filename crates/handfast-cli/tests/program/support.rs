@@ -234,6 +234,11 @@ pub(crate) fn connect(address: &str) -> Result<TcpStream> {
 /// Sends an OP_MSG and receives one. It is written out here so that the test does not trust the code that it tests.
 pub(crate) fn exchange(mut stream: impl Read + Write, command: &Document) -> Result<Document> {
     send(&mut stream, command)?;
+    receive(stream)
+}
+
+/// Receives an OP_MSG.
+pub(crate) fn receive(mut stream: impl Read) -> Result<Document> {
     let mut head = [0; 21];
     stream.read_exact(&mut head)?;
     let length = usize::try_from(i32::from_le_bytes(*head.first_chunk().context("length")?))?;

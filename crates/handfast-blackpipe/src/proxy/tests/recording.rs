@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use bson::{RawDocumentBuf, rawdoc};
-use handfast_wire::{Flags, OpMsg};
+use handfast_wire::{Flags, Limits, OpMsg};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::{ANY, LONG, find, send, start_server};
+use crate::frame::read;
 use crate::proxy::Proxy;
 use crate::proxy::recorder::{RecordedReply, Recorder};
-use crate::{ErrorReply, RecordedMessage, Rule, Rules};
+use crate::{Answer, ErrorReply, Matcher, RecordedMessage, Role, Rule, Rules, Script, ScriptedServer};
 
 fn request(connection: u64, request: u64, command: RawDocumentBuf, has_reply: bool) -> RecordedMessage {
     RecordedMessage::Request { connection, request, command, has_reply }
@@ -65,6 +66,28 @@ async fn requests_are_recorded_with_the_replies_that_the_client_gets() {
     let is_whole = tokio::time::timeout(LONG, all).await.is_ok();
     assert!(is_whole, "{:?}", recorded.lock().unwrap());
     assert_eq!(*recorded.lock().unwrap(), expected);
+}
+
+/// A recording has one reply to each request, so that the server is asked for one.
+#[tokio::test]
+async fn an_exhaust_cursor_is_recorded_as_a_usual_one() {
+    for is_recording in [true, false] {
+        let batch = || Answer::next_batch("shop.orders", 0, [rawdoc! { "_id": 1 }]);
+        let script = Script::in_order().expect(Matcher::command("getMore"), batch());
+        let server = ScriptedServer::start(Role::Standalone, script).await.unwrap();
+        let mut proxy = Proxy::bind(ANY, server.address().to_string(), Rules::default()).await.unwrap();
+        if is_recording {
+            proxy = proxy.with_recorder(|_| ());
+        }
+        let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
+        tokio::spawn(proxy.run());
+        let mut bytes = Vec::new();
+        let get_more = rawdoc! { "getMore": 7_i64, "collection": "orders", "$db": "shop" };
+        OpMsg::new(Flags { exhaust_allowed: true, ..Flags::default() }, &get_more).encode(42, 0, &mut bytes);
+        stream.write_all(&bytes).await.unwrap();
+        assert!(read(&mut stream, &Limits::default()).await.unwrap().is_some());
+        assert_eq!(server.finish().unwrap()[0].is_exhaust_allowed(), !is_recording);
+    }
 }
 
 /// Two connections may wait for the reply to their handshakes at the same time.

@@ -1,115 +1,9 @@
-//! Finds what would keep a rule from ever applying: a command that no driver sends, a collection that cannot be, numbers that exclude each
-//! other, and an earlier rule that decides about the same operations.
+//! Finds what would keep a rule from ever applying: a collection that cannot be, numbers that exclude each other, and an earlier rule that decides
+//! about the same operations.
 
 use super::WrittenRule;
 use crate::Fault;
 use crate::rules::{Condition, Probability};
-
-/// Commands about a collection by their names on the wire, where their letters are significant.
-const COLLECTION_COMMANDS: [&str; 18] = [
-    "aggregate",
-    "collMod",
-    "collStats",
-    "count",
-    "create",
-    "createIndexes",
-    "delete",
-    "distinct",
-    "drop",
-    "dropIndexes",
-    "find",
-    "findAndModify",
-    "getMore",
-    "insert",
-    "listIndexes",
-    "mapReduce",
-    "update",
-    "validate",
-];
-/// Other commands of applications.
-const OTHER_COMMANDS: [&str; 25] = [
-    "abortTransaction",
-    "buildInfo",
-    "bulkWrite",
-    "commitTransaction",
-    "configureFailPoint",
-    "connectionStatus",
-    "createUser",
-    "currentOp",
-    "dbHash",
-    "dbStats",
-    "dropDatabase",
-    "dropUser",
-    "explain",
-    "getParameter",
-    "hostInfo",
-    "killOp",
-    "listCollections",
-    "listCommands",
-    "listDatabases",
-    "ping",
-    "renameCollection",
-    "replSetGetStatus",
-    "serverStatus",
-    "setParameter",
-    "usersInfo",
-];
-/// Second names that servers take, too.
-const ALIASES: [&str; 6] = ["buildinfo", "collstats", "dbstats", "deleteIndexes", "findandmodify", "mapreduce"];
-/// Methods of drivers in small letters without underscores, and the command that each sends.
-const METHODS: [(&str, &str); 19] = [
-    ("insertone", "insert"),
-    ("insertmany", "insert"),
-    ("updateone", "update"),
-    ("updatemany", "update"),
-    ("replaceone", "update"),
-    ("deleteone", "delete"),
-    ("deletemany", "delete"),
-    ("findone", "find"),
-    ("findoneandupdate", "findAndModify"),
-    ("findoneandreplace", "findAndModify"),
-    ("findoneanddelete", "findAndModify"),
-    ("countdocuments", "aggregate"),
-    ("estimateddocumentcount", "count"),
-    ("watch", "aggregate"),
-    ("createindex", "createIndexes"),
-    ("dropindex", "dropIndexes"),
-    ("createcollection", "create"),
-    ("dropcollection", "drop"),
-    ("listcollectionnames", "listCollections"),
-];
-
-/// Returns why no operation of this command has a collection.
-pub(super) fn no_collection(command: &str) -> Option<String> {
-    let reason = || format!("the command '{command}' is not about a collection: remove 'collection'");
-    OTHER_COMMANDS.contains(&command).then(reason)
-}
-
-/// Returns why no operation has this command.
-pub(super) fn command_mistake(command: &str) -> Option<String> {
-    let mut commands = COLLECTION_COMMANDS.into_iter().chain(OTHER_COMMANDS);
-    if commands.clone().chain(ALIASES).any(|known| known == command) {
-        return None;
-    }
-    let small = command.to_ascii_lowercase().replace('_', "");
-    let sent = match small.as_str() {
-        "bulkwrite" => {
-            Some("that of a collection sends \"insert\", \"update\" and \"delete\", that of a client \"bulkWrite\"")
-        }
-        "starttransaction" => Some("the first operation of a transaction starts it"),
-        _ => None,
-    };
-    if let Some(sent) = sent {
-        return Some(format!("'{command}' is a method of drivers, and no command: {sent}"));
-    }
-    let method = METHODS.iter().find(|(method, _)| *method == small).map(|(_, command)| *command);
-    let known = method.or_else(|| commands.find(|known| known.eq_ignore_ascii_case(&small)));
-    match known {
-        Some(known) => Some(format!("no driver sends a command '{command}': write \"{known}\", as it is on the wire")),
-        None if command.chars().all(|character| character.is_ascii_alphanumeric() || character == '_') => None,
-        None => Some(format!("'{command}' is not the name of a command: write one such as \"find\"")),
-    }
-}
 
 /// Returns why there is no such collection.
 pub(super) fn collection_mistake(collection: &str) -> Option<String> {
@@ -173,7 +67,7 @@ impl Decisive {
     ///
     /// # Errors
     /// Returns the reason why the rule never applies: one of the rules before decides about all its operations.
-    pub(super) fn add(&mut self, WrittenRule { line, rule }: &WrittenRule) -> Result<(), String> {
+    pub(super) fn add(&mut self, WrittenRule { line, rule, .. }: &WrittenRule) -> Result<(), String> {
         let (condition, needs_reply) = (&rule.condition, rule.injection.needs_reply());
         let mut before = self.0.iter().filter(|earlier| needs_reply || !earlier.needs_reply);
         if let Some(DecisiveRule { line, .. }) = before.find(|earlier| earlier.covers(condition)) {

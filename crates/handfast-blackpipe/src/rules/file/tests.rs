@@ -1,7 +1,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::{Lines, parse, rules_of};
+use serde_json::{Value, json};
+
+use super::{KEYS, KEYS_OF_FAULTS, Lines, SCHEMA, WrittenRule, parse, rules_of};
 use crate::rules::{Condition, Probability, Rule};
 use crate::{Direction, ErrorReply, Fault, Injection};
 
@@ -12,7 +14,7 @@ fn number(number: u32) -> NonZeroU32 {
 fn check(text: &str, injection: Injection, condition: Condition) {
     let rules = parse(&format!("# rules\n[[rule]]\n{text}")).unwrap();
     assert_eq!(rules.len(), 1);
-    assert_eq!((rules[0].line, &rules[0].rule), (2, &Rule { injection, condition }), "{text}");
+    assert_eq!(rules[0], WrittenRule { line: 2, rule: Rule { injection, condition }, warning: None }, "{text}");
 }
 
 #[test]
@@ -98,6 +100,7 @@ fn a_rule_that_never_applies_is_refused() {
         "line 3: 'command' is a text in quotation marks, which is not empty",
     );
     command("find:3", "'find:3' is not the name of a command: write one such as \"find\"");
+    command("updates", "no server knows a command 'updates': did you mean \"update\"?");
     for right in ["update", "findandmodify", "bulkWrite", "myOwnCommand", "_configsvrMoveChunk"] {
         assert!(parse(&format!("[[rule]]\nfault = 'cut'\ncommand = '{right}'")).is_ok(), "{right}");
     }
@@ -113,6 +116,17 @@ fn a_rule_that_never_applies_is_refused() {
     check("[[rule]]\nfault = 'cut'\nfirst = 2\nlast = 4\ntimes = 4", "line 5: 'times' is 4, and the rule is for 3 of");
     assert!(parse("[[rule]]\nfault = 'cut'\nfirst = 2\nlast = 4\ntimes = 3").is_ok());
     assert!(parse("[[rule]]\nfault = 'cut'\nfirst = 2\ntimes = 3").is_ok());
+}
+
+/// A server may have commands of its own.
+#[test]
+fn a_command_that_is_unknown_and_possible_is_a_warning() {
+    let rules =
+        parse("[[rule]]\nfault = 'cut'\ncommand = 'refreshViews'\n[[rule]]\nfault = 'cut'\ncommand = 'dbCheck'")
+            .unwrap();
+    let expected =
+        "MongoDB has no command 'refreshViews': the rule applies if the server has one of its own with this name";
+    assert_eq!(rules.iter().map(|rule| rule.warning.as_deref()).collect::<Vec<_>>(), [Some(expected), None]);
 }
 
 #[test]
@@ -167,7 +181,18 @@ fn a_mistake_is_named_with_its_line_and_what_to_write() {
         assert!(error.contains(expected) && !error.contains('\n'), "{text}\n{error}");
     };
     check("", "line 1: there is no rule: begin each rule with [[rule]]");
-    check("\n[[rule\n", "line 2: ");
+    let advice =
+        "write `key = value` with texts in quotation marks, each key once in a rule, and [[rule]] before each rule";
+    let syntax = |text: &str, place: &str, line: &str| {
+        check(text, &format!("{place}: the file is no TOML: "));
+        check(text, &format!("; {line}; {advice}"));
+    };
+    syntax("\n[[rule\n", "line 2, column 7", "the line is: [[rule");
+    syntax("[[rule]]\nfault = cut\n", "line 2, column 9", "the line is: fault = cut");
+    syntax("[[rule]]\r\n  fault = 'ä' 'cut'\r\n", "line 2, column 15", "the line is: fault = 'ä' 'cut'");
+    syntax("[[rule]]\nfault = \"cut\nnth = 1", "line 2, column 13", "the line is: fault = \"cut");
+    syntax("[[rule]]\nfault = 'cut'\nfault = 'cut'", "line 3, column 1", "the line is: fault = 'cut'");
+    syntax(&format!("x{}", "y".repeat(9_999)), "line 1, column 10001", &format!("the line is: x{}", "y".repeat(99)));
     check("[[rules]]\nfault = 'cut'", "line 1: unknown key 'rules': begin each rule with [[rule]]");
     check("rule = 1", "line 1: 'rule' is no list: begin each rule with [[rule]]");
     check("[rule]\nfault = 'cut'", "line 1: 'rule' is no list: begin each rule with [[rule]]");
@@ -206,5 +231,18 @@ fn a_mistake_is_named_with_its_line_and_what_to_write() {
     check("[[rule]]\nfault = 'cut'\nprobability = 2", "line 3: 'probability' is a number between 0 and 1");
     check("[[rule]]\nfault = 'cut'\nprobability = nan", "line 3: 'probability' is a number between 0 and 1");
     check("[[rule]]\nfault = 'cut'\ncommand = 'hello'", "line 3: drivers send the command 'hello' by themselves");
-    check("[[rule]]\nfault = 'cut'\nfault = 'cut'", "line 3: ");
+}
+
+/// The schema has the keys and the faults that are read, and each key of a fault is for this one alone.
+#[test]
+fn the_schema_has_what_is_read() {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let rule = &schema["$defs"]["rule"];
+    let keys: Vec<&str> = rule["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, KEYS);
+    assert_eq!(rule["properties"]["fault"]["enum"], json!(Fault::ALL.map(Fault::name)));
+    assert_eq!(rule["properties"]["direction"]["enum"], json!(Direction::ALL.map(Direction::name)));
+    let owned = rule["dependentSchemas"].as_object().unwrap().iter();
+    let owned = owned.filter_map(|(key, owner)| Some((key.as_str(), owner["properties"]["fault"]["const"].as_str()?)));
+    assert_eq!(owned.collect::<Vec<_>>(), KEYS_OF_FAULTS.map(|(key, fault)| (key, fault.name())));
 }

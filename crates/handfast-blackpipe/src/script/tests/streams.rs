@@ -5,8 +5,9 @@ use handfast_wire::compressed::{Compressed, compress};
 use handfast_wire::{Compressor, Flags, Limits, Message, OpCode, OpMsg, Query};
 use tokio::io::AsyncWriteExt;
 
-use super::super::{Answer, Matcher, Role, Script, ScriptedServer};
+use super::super::{Answer, Matcher, Role, Script, ScriptedReplicaSet, ScriptedServer};
 use super::Client;
+use crate::Error;
 use crate::frame::{plain, read};
 
 async fn start(script: Script) -> (ScriptedServer, Client) {
@@ -125,4 +126,26 @@ async fn a_client_that_accepts_a_single_reply_gets_no_exhaust_cursor() {
     let report = server.finish().unwrap_err().to_string();
     let line = "1. { \"getMore\": 7 }: EXPECTED AS AN EXHAUST CURSOR, but the client accepts a single reply";
     assert!(report.ends_with(line), "{report}");
+}
+
+/// A client would wait for a reply for ever.
+#[tokio::test]
+async fn an_exhaust_cursor_without_batches_is_refused() {
+    let empty = || Answer::Exhaust(Vec::new());
+    let within = Answer::Exhaust(vec![batch(1), empty().after(std::time::Duration::from_millis(1))]);
+    for answer in [empty(), within.clone().after_election(0)] {
+        let script = || Script::in_order().expect(Matcher::command("getMore"), answer.clone());
+        let alone = ScriptedServer::start(Role::Standalone, script()).await.err();
+        let of_set = ScriptedReplicaSet::start("rs", 1, script()).await.err();
+        assert!(matches!((alone, of_set), (Some(Error::EmptyExhaust), Some(Error::EmptyExhaust))));
+    }
+    let (server, mut client) = start(Script::in_order()).await;
+    for (answer, expected) in [
+        (within, "the script answers getMore with Exhaust, and without an answer in it"),
+        (Answer::Exhaust(vec![batch(1)]), "the script answers getMore with several replies"),
+    ] {
+        let _answering = server.autorespond(Matcher::command("getMore"), answer);
+        let (_, refused) = client.run(rawdoc! { "getMore": 7_i64 }).await;
+        assert_eq!(refused.get_str("errmsg").unwrap(), expected);
+    }
 }

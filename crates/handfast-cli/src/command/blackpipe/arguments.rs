@@ -64,8 +64,11 @@ pub(crate) enum BlackpipeArguments {
     )]
     Play(Box<PlayArguments>),
 
-    /// Check a rules file
-    #[command(subcommand, after_help = "Example:\n  handfast blackpipe rules check rules.toml")]
+    /// Check a rules file, or print the schema of such files
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  handfast blackpipe rules check rules.toml\n  handfast blackpipe rules schema >rules.schema.json"
+    )]
     Rules(RulesArguments),
 }
 
@@ -138,6 +141,13 @@ pub(crate) enum RulesArguments {
         Example:\n  handfast blackpipe rules check rules.toml"
     )]
     Check(RulesCheckArguments),
+
+    /// Print the JSON Schema of rules files, for editors
+    #[command(
+        after_help = "Editors that know JSON Schema for TOML show the keys and mark mistakes if the file begins with #:schema and the path.\n\n\
+        Example:\n  handfast blackpipe rules schema >rules.schema.json"
+    )]
+    Schema,
 }
 
 /// `handfast blackpipe rules check`.

@@ -9,6 +9,7 @@ mod output;
 mod play;
 mod program;
 mod proxy;
+mod remarks;
 mod report;
 mod rules;
 mod selection;

@@ -9,8 +9,9 @@ use handfast_blackpipe::{Playback, PlaybackServer};
 use serde_json::json;
 
 use super::arguments::PlayArguments;
+use super::remarks::Remarks;
 use super::tls;
-use crate::console::{Console, write_remark};
+use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::listing::counted;
 use crate::shutdown::Shutdown;
@@ -26,7 +27,8 @@ pub(super) async fn run(arguments: PlayArguments) -> Result<Exit> {
         .map_err(|error| Usage(format!("{path}: {error}")))?;
     let recorded = playback.request_count();
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port.unwrap_or(0)));
-    let mut server = PlaybackServer::bind(listen, playback, write_remark).await?;
+    let remarks = Remarks::default();
+    let mut server = PlaybackServer::bind(listen, playback, move |text| remarks.add(text)).await?;
     let mut options = "";
     if let Some(config) = tls::load(&arguments.tls)? {
         (server, options) = (server.with_tls(config), "?tls=true");

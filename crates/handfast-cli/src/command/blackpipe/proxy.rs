@@ -1,14 +1,16 @@
 //! `handfast blackpipe proxy`: injects faults between a program and a server that is already running.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use handfast_blackpipe::{ObservedOperation, Proxy, Rules};
+use handfast_blackpipe::{ObservedOperation, Proxy, Rules, UndeliveredRequest};
 use serde_json::{Value, json};
 
 use super::arguments::ProxyArguments;
 use super::lines::{LineFile, ensure_own_files};
+use super::remarks::Remarks;
 use super::upstream::ServerAddress;
 use super::{rules, tls};
 use crate::console::{Console, write_remark};
@@ -40,14 +42,16 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
     let rules = Rules::new(written.into_iter().map(|written| written.rule).collect()).with_seed(arguments.seed);
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port.unwrap_or(0)));
     let mut proxy = Proxy::bind(listen, upstream.clone(), rules).await?;
-    if let Some(mut log) = log {
+    if let Some(log) = log {
         // The lines have no times, so that the same run gives the same file.
-        proxy = proxy.with_log(move |operation| log.write(&decision_json(operation, &rule_lines).to_string()));
+        proxy = logged(proxy, log, rule_lines);
     }
+    let unrecorded = Remarks::default();
     if let Some(mut recording) = recording {
+        let unrecorded = unrecorded.clone();
         proxy = proxy.with_recorder(move |message| match message.to_line() {
             Ok(line) => recording.write(&line),
-            Err(error) => write_remark(&format!("a message is not in --record: {error}")),
+            Err(error) => unrecorded.add(&format!("a message is not in --record: {error}")),
         });
     }
     proxy = proxy.with_warnings(|warning| write_remark(&warning.to_string()));
@@ -73,11 +77,17 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
     }
     let (operations, faults, undelivered) =
         (handle.operation_count(), handle.fault_count(), handle.undelivered_count());
-    let ended = json!({ "event": "stopped", "operations": operations, "faults": faults, "undelivered": undelivered });
+    let unrecorded = unrecorded.count();
+    let ended = json!({
+        "event": "stopped", "operations": operations, "faults": faults, "undelivered": undelivered, "unrecorded": unrecorded,
+    });
     let text = || {
         let mut text = format!("stopped after {}, {}", counted(operations, "operations"), counted(faults, "faults"));
         if undelivered > 0 {
             text.push_str(&format!("; the server did not answer {}", counted(undelivered, "late requests")));
+        }
+        if unrecorded > 0 {
+            text.push_str(&format!("; {} not in --record", counted(unrecorded, "messages")));
         }
         text
     };
@@ -85,13 +95,37 @@ pub(super) async fn run(arguments: ProxyArguments) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
+/// Returns the proxy with a log of each decision, and of each late request that the server did not answer.
+fn logged(proxy: Proxy, log: LineFile, rule_lines: Vec<usize>) -> Proxy {
+    let log = Arc::new(Mutex::new(log));
+    let write = move |line: &Value| log.lock().unwrap_or_else(PoisonError::into_inner).write(&line.to_string());
+    let (write_undelivered, lines) = (write.clone(), rule_lines.clone());
+    proxy
+        .with_log(move |operation| write(&decision_json(operation, &rule_lines)))
+        .with_undelivered_log(move |request| write_undelivered(&undelivered_json(request, &lines)))
+}
+
+fn undelivered_json(UndeliveredRequest { operation, reason }: &UndeliveredRequest, rule_lines: &[usize]) -> Value {
+    json!({
+        "operation": operation.operation.to_string(),
+        "collection": operation.collection,
+        "undelivered": operation.fault.map(handfast_blackpipe::Fault::name),
+        "reason": reason,
+        "rule_line": rule_line(operation, rule_lines),
+    })
+}
+
+/// Returns the line of the rule that decided about an operation.
+fn rule_line(operation: &ObservedOperation, rule_lines: &[usize]) -> Option<usize> {
+    operation.rule.and_then(|rule| rule_lines.get(rule - 1)).copied()
+}
+
 fn decision_json(operation: &ObservedOperation, rule_lines: &[usize]) -> Value {
-    let line = operation.rule.and_then(|rule| rule_lines.get(rule - 1));
     json!({
         "operation": operation.operation.to_string(),
         "collection": operation.collection,
         "decision": operation.fault.map_or("forward", handfast_blackpipe::Fault::name),
-        "rule_line": line,
+        "rule_line": rule_line(operation, rule_lines),
     })
 }
 

@@ -6,15 +6,21 @@ use anyhow::{Context as _, Result};
 use handfast_blackpipe::{WrittenRule, rules};
 use serde_json::json;
 
-use super::arguments::RulesArguments;
-use crate::console::Console;
+use super::arguments::{RulesArguments, RulesCheckArguments};
+use crate::console::{Console, write_out, write_remark};
 use crate::exit::{Exit, Usage};
 use crate::listing::Listing;
 
 pub(super) fn run(arguments: RulesArguments) -> Result<Exit> {
-    let RulesArguments::Check(arguments) = arguments;
+    match arguments {
+        RulesArguments::Check(arguments) => check(&arguments),
+        RulesArguments::Schema => Ok(write_out(rules::SCHEMA.as_bytes()).map(|()| Exit::Good)?),
+    }
+}
+
+fn check(arguments: &RulesCheckArguments) -> Result<Exit> {
     let mut listing = Listing::new(&["line", "fault", "operations"]);
-    for WrittenRule { line, rule } in read(&arguments.file)? {
+    for WrittenRule { line, rule, .. } in read(&arguments.file)? {
         let (injection, condition) = (rule.injection.to_string(), rule.condition.to_string());
         let json = json!({ "line": line, "fault": injection, "operations": condition });
         listing.push([line.to_string(), injection, condition], json);
@@ -23,11 +29,17 @@ pub(super) fn run(arguments: RulesArguments) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// Reads a rules file.
+/// Reads a rules file. Writes a remark on each rule that may never apply.
 ///
 /// # Errors
 /// Fails if the file cannot be read; a mistake in it is a usage error.
 pub(super) fn read(path: &Path) -> Result<Vec<WrittenRule>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    rules::parse(&text).map_err(|error| Usage(format!("{}: {error}", path.display())).into())
+    let rules = rules::parse(&text).map_err(|error| Usage(format!("{}: {error}", path.display())))?;
+    for WrittenRule { line, warning, .. } in &rules {
+        if let Some(warning) = warning {
+            write_remark(&format!("{}: line {line}: {warning}", path.display()));
+        }
+    }
+    Ok(rules)
 }

@@ -72,7 +72,8 @@ fn ext_blackpipe_play() {
     let directory = new_directory();
     let file = directory.join("run.jsonl");
     let printed = record(&python, &file);
-    assert_eq!(printed.lines().collect::<Vec<_>>(), ["[1, 3, 5, 7, 9]", "10 2", "{'_id': 1}"]);
+    let all = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]";
+    assert_eq!(printed.lines().collect::<Vec<_>>(), ["[1, 3, 5, 7, 9]", all, "10 2", "{'_id': 1}"]);
     let recording = file.to_string_lossy();
 
     let play = Running::start(&["play", &recording, "--ignore", "documents._id"]);

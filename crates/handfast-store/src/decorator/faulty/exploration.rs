@@ -45,7 +45,7 @@ use crate::decorator::Operation;
 pub struct Exploration {
     /// The faults that each operation meets.
     pub faults: Vec<Fault>,
-    /// The number of requests of an operation in a row that meet the fault. With 2 a retry meets it, too.
+    /// The number of requests of an operation in a row that meet the fault, up to [`Exploration::TIMES_MAX`]. With 2 a retry meets it, too.
     pub times: NonZeroU32,
     /// The time that a scenario may take.
     pub time_limit: Duration,
@@ -102,6 +102,9 @@ impl fmt::Display for PairOutcome {
 /// The reason why a scenario cannot be explored, or is not right.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ExplorationError {
+    /// The field `times` exceeds [`Exploration::TIMES_MAX`].
+    #[error("`times` is {0}, and {max} at most: choose a number a little larger than that of the tries of the scenario", max = Exploration::TIMES_MAX)]
+    TooManyTimes(NonZeroU32),
     /// A scenario is wrong without any fault.
     #[error("the scenario fails without any fault: {0}")]
     WithoutFault(String),
@@ -150,10 +153,13 @@ struct Run {
 }
 
 impl Exploration {
+    /// The largest number of `times`: each of them is an entry of the plan of a run, and no scenario repeats a request as often.
+    pub const TIMES_MAX: u32 = 1_000;
+
     /// Explores a scenario. `start` returns a store with fresh data. The scenario handles its own errors: the invariant decides.
     ///
     /// # Errors
-    /// [`ExplorationError::WithoutFault`] if the invariant does not hold, the scenario does not end, or it starts no operation, without any fault.
+    /// [`ExplorationError::TooManyTimes`] if `times` exceeds its bound; [`ExplorationError::WithoutFault`] if the invariant does not hold, the scenario does not end, or it starts no operation, without any fault.
     ///
     /// # Cancellation
     /// Dropping it drops the scenario that runs.
@@ -163,6 +169,9 @@ impl Exploration {
         scenario: impl AsyncFn(Arc<Faulty<S>>),
         invariant: impl AsyncFn(&S) -> Result<(), String>,
     ) -> Result<Explored, ExplorationError> {
+        if self.times.get() > Self::TIMES_MAX {
+            return Err(ExplorationError::TooManyTimes(self.times));
+        }
         let run = async |plan| self.run(plan, &start, &scenario, &invariant).await;
         let Run { started, outcome, .. } = run(Plan::none()).await;
         let reason = match outcome {

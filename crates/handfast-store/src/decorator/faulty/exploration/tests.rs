@@ -120,6 +120,17 @@ async fn a_fault_of_several_requests_in_a_row() {
     check(2, 3).await;
 }
 
+#[tokio::test]
+async fn the_requests_in_a_row_are_bounded() {
+    let explored = async |times: u32| {
+        let exploration = Exploration { times: times.try_into().unwrap(), ..Exploration::default() };
+        exploration.explore(fresh, pay_once, is_paid_once).await
+    };
+    assert!(explored(Exploration::TIMES_MAX).await.is_ok());
+    let error = explored(u32::MAX).await.unwrap_err().to_string();
+    assert!(error.starts_with("`times` is 4294967295, and 1000 at most: "), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn scenarios_that_do_not_fit_are_named() {
     let invariant = async |_: &MemoryStore| Err("it is wrong".to_owned());
