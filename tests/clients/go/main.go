@@ -1,4 +1,4 @@
-// Programs for the tests of the black pipe: the first argument is the name of one.
+// Programs for tests with the Go driver: the first argument is the name of one.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 )
 
 var programs = map[string]func(context.Context, *mongo.Client) error{
+	"jobs":          jobs,
 	"repeats":       repeats,
 	"prices-setup":  pricesSetup,
 	"prices-app":    pricesApp,

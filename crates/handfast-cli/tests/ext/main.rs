@@ -120,6 +120,13 @@ fn ext_rust_driver() {
     run(&program, &[]);
 }
 
+/// The commands of job queues through the Go driver; those of the other drivers are among their own tests.
+#[test]
+fn ext_go_jobs() {
+    let Some(program) = Tool::GoClients.find() else { return };
+    run(&program, &["jobs"]);
+}
+
 /// mongosh: what its start asks, its helpers, its printing of results and errors.
 #[test]
 fn ext_mongosh() {

@@ -64,6 +64,13 @@ impl Comparison {
         }
     }
 
+    /// Sets the ratio that is promised.
+    pub(crate) fn with_promise(mut self, promised: Option<f64>) -> Self {
+        self.promised = promised;
+        self.kept = promised.map(|promised| self.ratio >= promised);
+        self
+    }
+
     /// Adds what else was counted.
     pub(crate) fn with_note(mut self, note: String) -> Self {
         self.note = note;

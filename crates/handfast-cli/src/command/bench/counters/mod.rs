@@ -84,14 +84,14 @@ pub(super) async fn run(
     };
     progress("counting a view of each item");
     let service = Service::start(embedded.clone(), sources.clone(), plan).await?;
-    let [reads, views, scattered_views, mixed] = service.compare(plan, progress).await?;
+    let [reads, views, few_views, scattered_views, mixed] = service.compare(plan, progress).await?;
     progress("the load of the service");
     let mut measurements = mixed::run(plan, &sources.clock, &service).await?;
     measurements.push(mixed::at_full_load(&mixed));
     service.stop().await?;
     progress("operations, counted");
     measurements.extend(flush::run(embedded, sources).await?);
-    let mut comparisons = vec![reads, views, scattered_views, mixed];
+    let mut comparisons = vec![reads, views, few_views, scattered_views, mixed];
     if let Some(buffer) = buffer {
         comparisons.extend(redis::run(plan, buffer, sources, progress).await?);
     }

@@ -30,6 +30,8 @@ use crate::command::counters::opened_counters::counters;
 const LOADING_TASKS: u64 = 64;
 /// The time between two looks at a queue that is being saved.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How many times more connections count views: each view waits for a sync, and those that wait at the same time share it.
+const VIEW_CONNECTIONS: usize = 4;
 /// The answer of the constant route, which is as long as an answer of the service with a total.
 const CONSTANT: &str = r#"{"kind":"bench","id":"12345","total":1234,"partial":false}"#;
 
@@ -55,6 +57,13 @@ enum Requests {
     ScatteredViews,
     /// A view after each 33 reads: as many as in the load of the service that the counters follow.
     Mixed,
+}
+
+/// The requests of a case, and the connections that send them.
+struct Load {
+    requests: Requests,
+    connections: usize,
+    popular: Arc<PopularItems>,
 }
 
 impl Requests {
@@ -86,21 +95,26 @@ impl Service {
     }
 
     /// Compares reads, views, and both mixed with the constant route.
-    pub(super) async fn compare(&self, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Result<[Comparison; 4]> {
+    pub(super) async fn compare(&self, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Result<[Comparison; 5]> {
         let connections = plan.connections;
         progress("totals over HTTP");
-        let (reads, _) = self.interleaved(plan, Requests::Reads).await?;
+        let (reads, _) = self.interleaved(plan, connections, Requests::Reads).await?;
         let reads = Comparison::new("read a total, HTTP", "constant route", &reads, plan.promises.ratio(0.6));
         progress("views over HTTP");
-        let views = self.views("count a view, HTTP", plan, Requests::Views, plan.promises.ratio(0.4)).await?;
+        let many = (connections * VIEW_CONNECTIONS).min(ConnectionOptions::default().open_max);
+        let views = self.views("count a view, HTTP", plan, many, Requests::Views).await?;
+        let views = views.with_promise(plan.promises.ratio(0.4));
+        progress("views over fewer connections");
+        let few_views = self.views("count a view, HTTP, fewer", plan, connections, Requests::Views).await?;
         progress("views of scattered items over HTTP");
-        let scattered_views = self.views("count a scattered view, HTTP", plan, Requests::ScatteredViews, None).await?;
+        let scattered_views = self.views("count a scattered view, HTTP", plan, many, Requests::ScatteredViews).await?;
         progress("totals and views over HTTP");
-        let (mixed, _) = self.interleaved(plan, Requests::Mixed).await?;
+        let (mixed, _) = self.interleaved(plan, connections, Requests::Mixed).await?;
         let mixed = Comparison::new("33 totals to a view, HTTP", "constant route", &mixed, plan.promises.ratio(0.6));
         Ok([
             reads.with_note(format!("{connections} connections, {} items", plan.items)),
             views,
+            few_views,
             scattered_views,
             mixed.with_note(format!("{connections} connections")),
         ])
@@ -111,32 +125,36 @@ impl Service {
         &self,
         case: &'static str,
         plan: &Plan,
+        connections: usize,
         requests: Requests,
-        promised: Option<f64>,
     ) -> Result<Comparison> {
         let before = self.embedded.costs();
-        let (rounds, saving) = self.interleaved(plan, requests).await?;
+        let (rounds, saving) = self.interleaved(plan, connections, requests).await?;
         let after = self.embedded.costs();
         let views = rounds.subject.operations().max(1) as f64;
         let (operations, syncs) = (after.operations - before.operations, after.syncs - before.syncs);
         let note = format!(
-            "{} connections, {:.2} writes of the store and {:.2} syncs a view, saving included; {:.0} a second until they are saved",
-            plan.connections,
+            "{connections} connections, {:.2} writes of the store and {:.2} syncs a view, saving included; {:.0} a second until they are saved",
             operations as f64 / views,
             syncs as f64 / views,
             views / (rounds.subject.elapsed() + saving).as_secs_f64(),
         );
-        Ok(Comparison::new(case, "constant route", &rounds, promised).with_note(note))
+        Ok(Comparison::new(case, "constant route", &rounds, None).with_note(note))
     }
 
     /// Measures requests and the constant route in turns. A round ends with its last answer, and its processor time includes that of saving its views; returns the
     /// time which that took, too.
-    async fn interleaved(&self, plan: &Plan, requests: Requests) -> Result<(InterleavedRounds, Duration)> {
-        let popular = Arc::new(PopularItems::new(plan.items));
+    async fn interleaved(
+        &self,
+        plan: &Plan,
+        connections: usize,
+        requests: Requests,
+    ) -> Result<(InterleavedRounds, Duration)> {
+        let load = Load { requests, connections, popular: Arc::new(PopularItems::new(plan.items)) };
         let mut saving = Duration::ZERO;
-        let baseline = async |_| self.measured(plan, &popular, self.constant, requests).await;
+        let baseline = async |_| self.measured(plan, &load, self.constant).await;
         let rounds = interleaved(plan.rounds, baseline, async |_| {
-            let mut round = self.measured(plan, &popular, self.address, requests).await?;
+            let mut round = self.measured(plan, &load, self.address).await?;
             let (begun, before) = (self.sources.clock.elapsed(), processor_time());
             self.saved().await;
             saving += self.sources.clock.elapsed().saturating_sub(begun);
@@ -147,14 +165,8 @@ impl Service {
         Ok((rounds, saving))
     }
 
-    async fn measured(
-        &self,
-        plan: &Plan,
-        popular: &Arc<PopularItems>,
-        address: SocketAddr,
-        requests: Requests,
-    ) -> Result<Round> {
-        let connections = plan.connections;
+    async fn measured(&self, plan: &Plan, load: &Load, address: SocketAddr) -> Result<Round> {
+        let Load { requests, connections, ref popular } = *load;
         let mut clients = Vec::with_capacity(connections);
         for _ in 0..connections {
             clients.push(Mutex::new(HttpClient::connect(address).await?));

@@ -1,0 +1,89 @@
+"""The commands of job queues: alone, in transactions, and by workers whose connections break."""
+
+import bson
+import pymongo
+import pytest
+
+
+def enqueue(database, session=None, **job):
+    return database.command({"handfastEnqueueJob": "jobs", "job": {"type": "mail", **job}}, session=session)
+
+
+def claim(database, worker="w", count=1):
+    return database.command({"handfastClaimJobs": "jobs", "worker": worker, "types": ["mail"], "count": count})["jobs"]
+
+
+def of_claim(name, job, **more):
+    return {name: "jobs", "_id": job["_id"], "claim": job["claim"], **more}
+
+
+def test_a_job_is_done(database):
+    assert enqueue(database, _id="welcome-ann", details={"to": "ann"})["inserted"]
+    [job] = claim(database)
+    assert job["details"] == {"to": "ann"} and isinstance(job["claim"], bson.ObjectId)
+    assert claim(database) == []
+    done = database.command(of_claim("handfastCompleteJob", job, result={"sent": True}))
+    assert done["claimState"] == "held"
+    stored = database.jobs.find_one({"_id": "welcome-ann"})
+    assert (stored["state"], stored["result"]) == ("DONE", {"sent": True})
+
+
+def test_a_job_that_is_enqueued_twice_is_one_job(database):
+    for _ in range(2):
+        enqueue(database, _id=1)
+    assert len(claim(database, count=10)) == 1
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_job_exists_if_and_only_if_the_order_commits(client, database, commits):
+    class Rollback(Exception):
+        pass
+
+    def order(session):
+        database.orders.insert_one({"_id": 1}, session=session)
+        enqueue(database, session, _id=1)
+        if not commits:
+            raise Rollback
+
+    with client.start_session() as session:
+        try:
+            session.with_transaction(order)
+        except Rollback:
+            pass
+    assert database.orders.count_documents({}) == len(claim(database)) == int(commits)
+
+
+def test_a_job_is_done_if_and_only_if_its_effect_commits(client, database):
+    enqueue(database, _id=1)
+    [job] = claim(database)
+
+    def effect(session):
+        database.sent.insert_one({"_id": job["_id"]}, session=session)
+        return database.command(of_claim("handfastCompleteJob", job), session=session)["claimState"]
+
+    with client.start_session() as session:
+        session.start_transaction()
+        assert effect(session) == "held"
+        session.abort_transaction()
+        assert database.jobs.find_one()["state"] == "PROCESSING"
+        assert session.with_transaction(effect) == "held"
+    assert (database.jobs.find_one()["state"], database.sent.count_documents({})) == ("DONE", 1)
+
+
+def test_a_worker_renews_fails_and_is_told_of_a_cancellation(database):
+    enqueue(database, _id=1)
+    [job] = claim(database)
+    renewed = database.command(of_claim("handfastRenewJob", job, progress=0.5))
+    assert renewed["claimState"] == "held"
+    assert database.command({"handfastCancelJob": "jobs", "_id": 1})["canceled"]
+    assert database.command(of_claim("handfastRenewJob", job))["claimState"] == "cancelRequested"
+    failed = database.command(of_claim("handfastFailJob", job, error="no such address"))
+    assert failed["claimState"] == "cancelRequested"
+    assert database.jobs.find_one()["state"] == "CANCELED"
+    assert database.command(of_claim("handfastRenewJob", job))["claimState"] != "held"
+
+
+def test_wrong_arguments(database):
+    with pytest.raises(pymongo.errors.OperationFailure, match="handfastEnqueueJob.job.kind") as refused:
+        enqueue(database, kind="x")
+    assert refused.value.code == 40415
