@@ -1,5 +1,7 @@
 //! Counting, reading and saving views: the buffer and the storage together.
 
+mod begun_batches;
+mod pass_limit;
 mod passes;
 mod reading;
 mod stored_changes;
@@ -17,6 +19,9 @@ use crate::buffer::{Buffer, IncrementOutcome, Owner, Total, UpsertOutcome};
 use crate::readiness::LastPass;
 use crate::visitor::VISITOR_WINDOW_MAX;
 use crate::{Error, IdempotencyKey, Item, Kind, Result, Saved, Storage, View, Visitor};
+
+use begun_batches::{BegunBatch, BegunBatches};
+use pass_limit::PassLimit;
 
 pub use passes::PassError;
 
@@ -48,7 +53,7 @@ pub struct CountersOptions {
     /// base of their item's total ([`Storage::trim`]).
     pub keep_days: Option<u32>,
     /// The time within which totals are read, or an error is returned. Buffer and store get a half of it each, so that a buffer which does
-    /// not answer leaves time for the store. Days and lists are waited for as long as the store answers a small question within such a half. The store gets this half as well before a view of an item that is not cached is counted. A pass that saves views ends if the store does not answer such a question.
+    /// not answer leaves time for the store. Days and lists are waited for as long as the store answers a small question within such a half. The store gets this half as well before a view of an item that is not cached is counted. A pass that saves views ends if the store does not answer such a question; after such a pass, the next one waits for twice as long, up to eight times the half.
     pub read_time_max: Duration,
 }
 
@@ -94,6 +99,8 @@ pub struct Counters {
     options: Arc<CountersOptions>,
     owner: Owner,
     last_pass: LastPass,
+    begun: Arc<BegunBatches>,
+    pass_limit: Arc<PassLimit>,
     counted: Arc<CountedViews>,
 }
 
@@ -116,6 +123,8 @@ impl Counters {
             options: Arc::new(options),
             owner,
             last_pass: LastPass::default(),
+            begun: Arc::default(),
+            pass_limit: Arc::default(),
             counted: Arc::default(),
         }
     }
@@ -234,6 +243,9 @@ impl Counters {
         self.counted.requests.store(0, Ordering::Relaxed);
         let flushed = self.flush_kinds().await;
         self.last_pass.keep(&flushed, self.sources.clock.now());
+        if flushed.is_ok() {
+            self.pass_limit.succeeded();
+        }
         flushed
     }
 
@@ -245,7 +257,7 @@ impl Counters {
                 queues.push((kind, depth.pending));
             }
         }
-        self.while_store_answers(self.buffer.check_before_saving()).await?;
+        self.in_pass(self.buffer.check_before_saving()).await?;
         for (kind, pending) in queues {
             unless_of_kind(self.flush_kind(&kind, pending, &mut flushed).await, &mut failed)?;
         }
@@ -256,21 +268,13 @@ impl Counters {
     async fn flush_kind(&self, kind: &Kind, pending: u64, flushed: &mut Flushed) -> Result<()> {
         let before = flushed.batches;
         let mut remaining = pending;
+        let mut begun = self.begun.lock().await;
+        self.finish_begun(&mut begun, kind, flushed).await?;
         loop {
             while let Some(batch) = self.buffer.claim(kind, &self.owner, self.options.batch_events).await? {
-                // One that goes on in the store is no harm: it is the same batch when it is claimed again, and is added once.
-                let saved = self.while_store_answers(self.storage.save(&batch)).await?;
-                if saved.is_new() {
-                    self.last_pass.saved(batch.views());
-                }
-                // Also one that was saved before: an earlier pass may not have got the answer of the store.
-                if !self.buffer.acknowledge(&batch).await? {
-                    self.correct_after_loss(&batch).await?;
-                }
-                flushed.batches += 1;
-                flushed.views += batch.views();
                 remaining = remaining.saturating_sub(batch.events.len() as u64);
-                tracing::debug!(%kind, batch = batch.number(), views = batch.views(), ?saved, "a batch was saved");
+                begun.insert(kind.clone(), BegunBatch::new(batch));
+                self.finish_begun(&mut begun, kind, flushed).await?;
                 if remaining == 0 {
                     break;
                 }
@@ -284,7 +288,7 @@ impl Counters {
         }
         if flushed.batches > before || !self.storage.is_finished(kind) {
             let oldest = self.buffer.depth(kind).await?.oldest;
-            self.while_store_answers(self.storage.forget_batches(kind, oldest)).await?;
+            self.in_pass(self.storage.forget_batches(kind, oldest)).await?;
         }
         Ok(())
     }

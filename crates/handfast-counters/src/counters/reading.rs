@@ -128,7 +128,19 @@ impl Counters {
     }
 
     /// Returns what the store answers, however long that takes, unless it does not answer a small question meanwhile.
-    pub(crate) async fn while_store_answers<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) fn while_store_answers<T>(
+        &self,
+        answer: impl Future<Output = Result<T>>,
+    ) -> impl Future<Output = Result<T>> {
+        self.while_answered(answer, || self.ask_store(self.part_time_max()))
+    }
+
+    /// Returns an answer, and asks a small question from time to time until it is there. Fails if the question does.
+    pub(super) async fn while_answered<T, Q: Future<Output = Result<()>>>(
+        &self,
+        answer: impl Future<Output = Result<T>>,
+        ask: impl Fn() -> Q,
+    ) -> Result<T> {
         let mut answer = pin!(answer);
         loop {
             if let Ok(answer) = tokio::time::timeout(self.part_time_max(), answer.as_mut()).await {
@@ -137,19 +149,24 @@ impl Counters {
             tokio::select! {
                 biased;
                 answer = answer.as_mut() => return answer,
-                answers = self.ask_store(self.part_time_max()) => answers?,
+                answers = ask() => answers?,
             }
         }
     }
 
     /// Fails if the store does not answer a small question in time.
     pub(crate) async fn ask_store(&self, time: Duration) -> Result<()> {
+        time_limit::of_store(time, self.question()).await
+    }
+
+    /// Asks the store a small question.
+    pub(super) async fn question(&self) -> Result<()> {
         let (kind, id) = (Kind::new(PROBE.0)?, ItemId::new(PROBE.1)?);
-        time_limit::of_store(time, self.storage.totals(&kind, &[id])).await.map(drop)
+        self.storage.totals(&kind, &[id]).await.map(drop)
     }
 
     /// Returns the time that a read waits for the buffer, and for the store.
-    fn part_time_max(&self) -> Duration {
+    pub(super) fn part_time_max(&self) -> Duration {
         self.options.read_time_max / 2
     }
 }

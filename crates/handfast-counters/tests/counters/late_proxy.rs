@@ -30,6 +30,9 @@ pub(crate) struct LateProxy {
 
 struct State {
     server: u16,
+    /// The name of the command that is not answered, and its number among those of this name, counted from 0.
+    unanswered: Option<(&'static str, u64)>,
+    named: AtomicU64,
     /// The number of the command that is late, counted from 0.
     late: Option<(u64, Late)>,
     writes: AtomicU64,
@@ -39,9 +42,19 @@ struct State {
 impl LateProxy {
     /// Starts a proxy before the Redis on a port.
     pub(crate) async fn start(server: u16, late: Option<(u64, Late)>) -> Self {
+        Self::start_with(server, late, None).await
+    }
+
+    /// Starts a proxy that stops to answer on a connection with the command of this name and number.
+    pub(crate) async fn start_unanswered(server: u16, name: &'static str, number: u64) -> Self {
+        Self::start_with(server, None, Some((name, number))).await
+    }
+
+    async fn start_with(server: u16, late: Option<(u64, Late)>, unanswered: Option<(&'static str, u64)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let state = Arc::new(State { server, late, writes: AtomicU64::new(0), kept: Mutex::default() });
+        let (named, writes, kept) = Default::default();
+        let state = Arc::new(State { server, unanswered, named, late, writes, kept });
         let of_connections = Arc::clone(&state);
         let accepting = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -91,6 +104,9 @@ impl State {
             while from_client.read_buf(&mut received).await.is_ok_and(|bytes| bytes > 0) {
                 while let Some(length) = command_length(&received) {
                     let command: Vec<u8> = received.drain(..length).collect();
+                    if self.is_unanswered(&command) {
+                        std::future::pending::<()>().await;
+                    }
                     if self.is_held_back(&command) || to_server.write_all(&command).await.is_err() {
                         return;
                     }
@@ -101,6 +117,12 @@ impl State {
             () = requests => {}
             _ = copy(&mut from_server, &mut to_client) => {}
         }
+    }
+
+    /// Counts a command, and returns whether it is the one that is not answered.
+    fn is_unanswered(&self, command: &[u8]) -> bool {
+        let Some((name, number)) = self.unanswered else { return false };
+        name_of(command) == Some(name) && self.named.fetch_add(1, Ordering::SeqCst) == number
     }
 
     /// Keeps a command if it is the one that is late, and returns whether it must not arrive now.

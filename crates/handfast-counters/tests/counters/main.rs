@@ -20,6 +20,7 @@ mod instances;
 mod keys;
 mod late;
 mod late_proxy;
+mod late_saves;
 mod load;
 mod losses;
 mod model;

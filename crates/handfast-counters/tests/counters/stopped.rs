@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handfast_counters::{Buffer as _, Counters, CountersOptions, Error, RedisBuffer, Storage, StorageForm, Total};
+use handfast_counters::{
+    Buffer as _, Counters, CountersOptions, Error, Flushed, RedisBuffer, Storage, StorageForm, Total, UpsertOutcome,
+};
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Applied, MemoryStore};
 use handfast_txn::{Database, PercolatorOptions};
 
+use crate::late_proxy::LateProxy;
 use crate::waiting::{PATIENCE, until_ok};
 use crate::world::{World, ad, ads, first_day, patient_options, save_all, total, whole};
 
@@ -74,6 +77,62 @@ async fn ext_redis_a_stopped_redis_is_asked_by_one_probe_and_all_others_are_answ
     // The probe, those that have asked for the numbers, and some more if Redis is slow.
     let taken = connections(&world).await - before;
     assert!(taken < REQUESTS as u64 / 10, "{taken} connections for {REQUESTS} requests");
+}
+
+/// The time that a request that does not notice a stopped Redis would wait.
+const FAR_LATER: Duration = Duration::from_secs(10 * PATIENCE.as_secs());
+
+/// Creates a buffer that takes Redis for stopped after a short time.
+async fn impatient_buffer(world: &World, url: &str) -> RedisBuffer {
+    let storage = world.healthy(1).await.storage().clone();
+    let options = handfast_counters::RedisBufferOptions {
+        stall_timeout: SHORT,
+        response_timeout: FAR_LATER,
+        ..patient_options()
+    };
+    RedisBuffer::connect(url, storage, world.sources(2), options).await.expect("a buffer")
+}
+
+/// Fails unless a request is given up, not applied.
+async fn assert_given_up<T: std::fmt::Debug>(what: &str, request: impl Future<Output = Result<T, Error>>) {
+    let answer = tokio::time::timeout(PATIENCE, request).await;
+    let error = answer.unwrap_or_else(|_| panic!("{what} waits")).expect_err(what);
+    assert_eq!(error.applied(), Applied::No, "{what}: {error}");
+}
+
+#[tokio::test]
+async fn ext_redis_questions_to_a_stopped_redis_are_given_up() {
+    let Some(world) = World::redis().await else { return };
+    let buffer = impatient_buffer(&world, &world.server().url()).await;
+    let view = handfast_counters::View::new(ad("7"), 5, first_day()).expect("a view");
+    for what in ["a read", "a depth", "the kinds", "the health"] {
+        until_ok(what, || buffer.upsert(&view, None)).await;
+        until_ok(what, || buffer.health()).await;
+        world.server().signal("STOP");
+        match what {
+            "a read" => assert_given_up(what, buffer.read(&ads(), &[ad("7").id])).await,
+            "a depth" => assert_given_up(what, buffer.depth(&ads())).await,
+            "the kinds" => assert!(tokio::time::timeout(PATIENCE, buffer.kinds()).await.is_ok(), "{what} waits"),
+            _ => assert_given_up(what, buffer.health()).await,
+        }
+        // The others are refused.
+        until_refused(&buffer).await;
+        world.server().signal("CONT");
+    }
+}
+
+#[tokio::test]
+async fn ext_redis_a_script_that_is_not_loaded_again_holds_up_nobody() {
+    let Some(world) = World::redis().await else { return };
+    // Each connection loads two scripts.
+    let proxy = LateProxy::start_unanswered(world.server().port(), "SCRIPT", 2).await;
+    let buffer = impatient_buffer(&world, &proxy.url()).await;
+    buffer.check().await.expect("connected");
+    world.server().command(&["SCRIPT", "FLUSH"]).await;
+    let view = handfast_counters::View::new(ad("7"), 5, first_day()).expect("a view");
+    assert_given_up("a view", buffer.upsert(&view, None)).await;
+    let counted = until_ok("a view", || buffer.upsert(&view, None)).await;
+    assert!(matches!(counted, UpsertOutcome::Counted(Total { views: 5, .. })), "{counted:?}");
 }
 
 /// How the store is used.
@@ -192,4 +251,33 @@ async fn a_pass_at_stopped_servers_ends_and_each_view_is_saved_once() {
 #[tokio::test]
 async fn a_pass_without_transactions_at_a_stopped_store_ends_and_each_view_is_saved_once() {
     stop_at_requests(Engine::SingleDocuments, StorageForm::SingleDocuments, 1).await;
+}
+
+/// The store answers everything, and each request later than a pass waits at first.
+async fn a_slow_store_is_saved_to(form: StorageForm, engine: Engine) {
+    const DELAY: Duration = Duration::from_millis(250);
+    const PASSES_MAX: usize = 50;
+    let world = World { form, ..World::in_memory() };
+    let before = {
+        let counting = Arc::new(Faulty::new(world.store.clone(), Plan::none()));
+        impatient(&world, engine, counting.clone()).await;
+        counting.operations()
+    };
+    let plan = Plan::explicit((before..before + 100 * POINTS_MAX).map(|at| (at, Fault::Delay(DELAY))));
+    let counters = impatient(&world, engine, Arc::new(Faulty::new(world.store.clone(), plan))).await;
+    let view = handfast_counters::View::new(ad("7"), 5, first_day()).expect("a view");
+    counters.buffer().upsert(&view, None).await.expect("counted");
+    for _ in 0..PASSES_MAX {
+        if matches!(counters.flush().await, Ok(Flushed { batches: 1, views: 5 })) {
+            assert_eq!(counters.saved().views, 5);
+            return;
+        }
+    }
+    panic!("{engine:?}: no pass of {PASSES_MAX} ends");
+}
+
+#[tokio::test]
+async fn passes_wait_longer_for_a_store_that_answers_late() {
+    a_slow_store_is_saved_to(StorageForm::Transactions, Engine::Local).await;
+    a_slow_store_is_saved_to(StorageForm::SingleDocuments, Engine::SingleDocuments).await;
 }

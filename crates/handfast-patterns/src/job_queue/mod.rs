@@ -102,10 +102,18 @@ const LOOK_MAX: usize = 500;
 /// The result of [`JobQueue::enqueue`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Enqueued {
-    /// The job is in the queue, with this id.
+    /// The job was added to the queue, with this id.
     New(Bson),
+    /// A job with the id that was given ([`NewJob::with_id`]) was in the queue, and stays as it is: this job, if it was enqueued before or by an attempt whose
+    /// answer was lost, or another one with the same id.
+    Existing(Bson),
     /// Another job has its unique key. Nothing was inserted.
     Duplicate,
+}
+
+/// Returns the result for a job whose id is in the queue. Nobody else has an id that was not given, so an attempt whose answer was lost has inserted such a job.
+fn result_for_known(job: &NewJob, id: Bson) -> Enqueued {
+    if job.id.is_some() { Enqueued::Existing(id) } else { Enqueued::New(id) }
 }
 
 /// The counts of the jobs of a queue.
@@ -310,13 +318,14 @@ impl JobQueue {
         let id = self.id_of(&job);
         let fields = self.fields();
         let enqueued = match self.jobs.insert(&job.to_document(fields, &id, self.now())).await {
-            Ok(Added::New | Added::There) => Ok(Enqueued::New(id)),
+            Ok(Added::New) => Ok(Enqueued::New(id)),
+            Ok(Added::There) => Ok(result_for_known(&job, id)),
             Err(Error::Store(error))
                 if is_duplicate_of(&error, &fields.unique) || is_duplicate_of(&error, &fields.unique_window) =>
             {
                 // If the attempt before has inserted the job, the store may report the conflict of either index.
                 let ours = self.jobs.find_one(&doc! { "_id": &id }).await?.is_some();
-                Ok(if ours { Enqueued::New(id) } else { Enqueued::Duplicate })
+                Ok(if ours { result_for_known(&job, id) } else { Enqueued::Duplicate })
             }
             Err(error) => Err(error),
         }?;
@@ -340,10 +349,11 @@ impl JobQueue {
     /// [`Error::Invalid`] for an order in a queue without orders, and for a unique key without a unique index.
     /// [`Error::Store`] if the store fails: some of the jobs may have been inserted.
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<Vec<Enqueued>> {
+        let jobs: Vec<NewJob> = jobs.into_iter().collect();
         let (mut ids, mut documents) = (Vec::new(), Vec::new());
-        for job in jobs {
-            self.check(&job)?;
-            let id = self.id_of(&job);
+        for job in &jobs {
+            self.check(job)?;
+            let id = self.id_of(job);
             documents.push(job.to_document(self.fields(), &id, self.now()));
             ids.push(id);
         }
@@ -355,10 +365,10 @@ impl JobQueue {
             let there = self.jobs.find(&doc! { "_id": { "$in": of_refused } }, &doc! {}, LOOK_MAX as u32).await?;
             let is_there = |id: &Bson| there.iter().filter_map(|job| job.get("_id")).any(|there| same_id(there, id));
             for place in some {
-                if let (Some(id), Some(job)) = (ids.get(*place), enqueued.get_mut(*place))
-                    && !is_there(id)
+                if let (Some(id), Some(job), Some(result)) =
+                    (ids.get(*place), jobs.get(*place), enqueued.get_mut(*place))
                 {
-                    *job = Enqueued::Duplicate;
+                    *result = if is_there(id) { result_for_known(job, id.clone()) } else { Enqueued::Duplicate };
                 }
             }
         }

@@ -249,8 +249,7 @@ async fn a_key_is_unique_until_its_job_is_over_or_within_a_window() {
     assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate);
     assert_eq!(
         queue.enqueue(friends().unique("ann-bob").with_id(first)).await.unwrap(),
-        Enqueued::New(first.into()),
-        "again"
+        Enqueued::Existing(first.into())
     );
     let job = claim(&queue).await;
     assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate, "it is being done");

@@ -9,7 +9,7 @@ use super::Queue;
 use super::arguments::NewJobFlags;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::id::{Id, extended, shown};
+use crate::id::{extended, shown};
 
 /// Returns the job that the flags describe.
 fn new_job(kind: &str, details: &Document, flags: &NewJobFlags) -> Result<NewJob> {
@@ -52,26 +52,24 @@ impl Queue {
         console: Console,
     ) -> Result<Exit> {
         let (queue, job) = (self.open().await?, new_job(kind, details, flags)?);
-        let before = match &flags.id {
-            Some(Id(id)) => queue.show(id.clone()).await?,
-            None => None,
+        let (is_new, id) = match queue.enqueue(job).await? {
+            Enqueued::New(id) => (true, id),
+            Enqueued::Existing(id) => (false, id),
+            Enqueued::Duplicate => {
+                let text = || "not enqueued: another job has the key of --unique".to_owned();
+                console.report(text, &json!({ "enqueued": false }))?;
+                return Ok(Exit::Good);
+            }
         };
-        let Enqueued::New(id) = queue.enqueue(job).await? else {
-            let text = || "not enqueued: another job has the key of --unique".to_owned();
-            console.report(text, &json!({ "enqueued": false }))?;
-            return Ok(Exit::Good);
-        };
-        // A job that has the id already stays as it is.
-        let there = queue.show(id.clone()).await?;
-        if there.is_some_and(|there| there.kind != kind || there.details != *details) {
+        if !is_new && queue.show(id.clone()).await?.is_some_and(|there| there.kind != kind || there.details != *details)
+        {
             bail!("not enqueued: another job has the id {}; `jobs show` shows it", shown(&id));
         }
-        let (is_new, id) = (before.is_none(), &id);
         let text = || match is_new {
-            true => format!("enqueued {}", shown(id)),
-            false => format!("{} was enqueued before", shown(id)),
+            true => format!("enqueued {}", shown(&id)),
+            false => format!("{} was enqueued before", shown(&id)),
         };
-        console.report(text, &json!({ "enqueued": is_new, "_id": extended(id) }))?;
+        console.report(text, &json!({ "enqueued": is_new, "_id": extended(&id) }))?;
         Ok(Exit::Good)
     }
 }

@@ -132,7 +132,7 @@ impl Cluster {
             return Ok(map);
         }
         let of_first = match first {
-            Some(live) => ask(live.connection.clone(), &live.address).await.ok(),
+            Some(live) => ask_live(live).await.ok(),
             None => None,
         };
         let slots = match of_first {
@@ -164,11 +164,10 @@ impl Cluster {
             let live = map.connections.get(address).and_then(|connection| connection.live());
             let (connector, address) = (self.connector.clone(), address.clone());
             questions.spawn(async move {
-                let connection = match live {
-                    Some(live) => live.connection,
-                    None => connector.open(&address).await.map_err(|error| format!("{address}: {error}"))?,
-                };
-                ask(connection, &address).await
+                match live {
+                    Some(live) => ask_live(&live).await,
+                    None => ask(connector, &address).await,
+                }
             });
         }
         let mut problems = Vec::new();
@@ -220,12 +219,28 @@ impl Cluster {
     }
 }
 
-/// Asks a server for the map.
-async fn ask(mut connection: redis::aio::MultiplexedConnection, address: &Address) -> Result<SlotMap, String> {
-    let answer = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await;
-    let answer = answer.map_err(|error: redis::RedisError| format!("{address}: {error}"))?;
+/// Asks a server that is connected to for the map.
+async fn ask_live(live: &Live) -> Result<SlotMap, String> {
+    let answer = live.send(&slots_command()).await.map_err(|failure| format!("{}: {}", live.address, failure.error))?;
+    read_slots(&answer, &live.address)
+}
+
+/// Connects to a server to ask it for the map.
+async fn ask(connector: Connector, address: &Address) -> Result<SlotMap, String> {
+    let answer = async { slots_command().query_async(&mut connector.open(address).await?).await };
+    let answer = answer.await.map_err(|error: redis::RedisError| format!("{address}: {error}"))?;
+    read_slots(&answer, address)
+}
+
+fn slots_command() -> redis::Cmd {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    command
+}
+
+fn read_slots(answer: &redis::Value, address: &Address) -> Result<SlotMap, String> {
     let slots =
-        SlotMap::read(&answer, address).ok_or_else(|| format!("{address}: CLUSTER SLOTS has answered {answer:?}"))?;
+        SlotMap::read(answer, address).ok_or_else(|| format!("{address}: CLUSTER SLOTS has answered {answer:?}"))?;
     match slots.servers().is_empty() {
         true => Err(format!("{address}: the server belongs to no cluster with slots")),
         false => Ok(slots),

@@ -127,6 +127,11 @@ impl Connection {
         {
             return Err(error.clone().into());
         }
+        // Since it was looked at, a request may have got no answer.
+        if self.breaker.is_open() {
+            drop(self.begin_attempt(last));
+            return Err(Unconnected { error: CircuitBreaker::refusal(&self.name()), role: ConnectRole::Begun });
+        }
         let attempted = self.begin_attempt(last).await;
         attempted.unwrap_or_else(|error| Err(unavailable(error.to_string(), Applied::No))).map_err(Unconnected::from)
     }
@@ -153,8 +158,9 @@ impl Connection {
         let server = self.name();
         match connected {
             Ok(live) => {
+                // The breaker first: from now on, no request on an earlier connection opens it.
+                let live = live.numbered(self.breaker.close(&server));
                 *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
-                self.breaker.close(&server);
                 Ok(live)
             }
             Err(Unreachable { why, is_silent }) => {
@@ -234,9 +240,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Buffer`] if it cannot be reached.
     pub(super) async fn health(self: &Arc<Self>) -> Result<RedisHealth> {
-        let mut live = self.get().await?;
-        let settings = settings(&mut live.connection).await.map_err(|error| live.failed(&error, Applied::No))?;
-        self.keep(settings.health());
+        self.keep(self.get().await?.settings().await?.health());
         Ok(self.last_health())
     }
 }
@@ -264,7 +268,8 @@ async fn info(connection: &mut MultiplexedConnection) -> Result<String, RedisErr
     Ok(server + &replication)
 }
 
-async fn settings(connection: &mut MultiplexedConnection) -> Result<Settings, RedisError> {
+/// Asks a server for its settings.
+pub(super) async fn settings(connection: &mut MultiplexedConnection) -> Result<Settings, RedisError> {
     let info = info(connection).await?;
     let mut settings = Vec::new();
     // Redis 6.2 takes one pattern at a time.

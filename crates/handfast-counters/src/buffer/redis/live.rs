@@ -12,9 +12,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
 use super::RedisScripts;
-use super::circuit_breaker::CircuitBreaker;
-use super::connection::run;
+use super::circuit_breaker::{CircuitBreaker, ConnectionNumber};
+use super::connection::{run, settings};
 use super::failure::{Failure, Remedy};
+use super::health::Settings;
 use super::url::Address;
 use crate::Kind;
 
@@ -44,6 +45,7 @@ pub(super) struct Live {
     /// The time after which the server is taken for stopped.
     stall_timeout: Duration,
     breaker: Arc<CircuitBreaker>,
+    number: ConnectionNumber,
 }
 
 impl Script {
@@ -77,7 +79,13 @@ impl Live {
         stall_timeout: Duration,
         breaker: Arc<CircuitBreaker>,
     ) -> Self {
-        Live { connection, address, run, generations: Arc::default(), is_closed, stall_timeout, breaker }
+        let (generations, number) = Default::default();
+        Live { connection, address, run, generations, is_closed, stall_timeout, breaker, number }
+    }
+
+    /// Returns the connection with its number, by which the breaker knows it.
+    pub(super) fn numbered(self, number: ConnectionNumber) -> Self {
+        Live { number, ..self }
     }
 
     /// Returns whether the connection was given up.
@@ -105,7 +113,7 @@ impl Live {
     /// A failure of a request that was not applied.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
         let mut connection = self.connection.clone();
-        self.answer(command.query_async(&mut connection)).await.map_err(|error| self.failed(&error, Applied::No))
+        self.request(Applied::No, command.query_async(&mut connection)).await
     }
 
     /// Sends commands that change nothing, and returns their answers.
@@ -114,7 +122,7 @@ impl Live {
     /// A failure of a request that was not applied.
     pub(super) async fn read(&self, pipeline: &redis::Pipeline) -> Result<Vec<Value>, Failure> {
         let mut connection = self.connection.clone();
-        self.answer(pipeline.query_async(&mut connection)).await.map_err(|error| self.failed(&error, Applied::No))
+        self.request(Applied::No, pipeline.query_async(&mut connection)).await
     }
 
     /// Runs a script on this connection.
@@ -130,23 +138,21 @@ impl Live {
     ) -> Result<Value, Failure> {
         let mut connection = self.connection.clone();
         let command = script.command(keys, arguments);
-        let answer: Result<Value, RedisError> = self.answer(command.query_async(&mut connection)).await;
-        // The script cache is lost by SCRIPT FLUSH.
-        if let Err(error) = &answer
-            && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-        {
-            script.load(&mut connection).await.map_err(|error| self.failed(&error, Applied::No))?;
-            let again = self.answer(command.query_async(&mut connection)).await;
-            return again.map_err(|error| self.failed(&error, lost));
+        match self.answer(lost, command.query_async(&mut connection)).await {
+            // The script cache is lost by SCRIPT FLUSH.
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.request(Applied::No, script.load(&mut connection)).await?;
+                self.request(lost, command.query_async(&mut connection)).await
+            }
+            answer => answer.map_err(|error| self.failed(&error, lost)),
         }
-        answer.map_err(|error| self.failed(&error, lost))
     }
 
     /// Asks the server for its run, and gives the connection up if that is another one than before: it was a replica meanwhile, or got its first
     /// replica. Returns whether the run is the same.
     pub(super) async fn has_same_run(&self) -> Result<bool, Failure> {
         let mut connection = self.connection.clone();
-        let run = self.answer(run(&mut connection)).await.map_err(|error| self.failed(&error, Applied::No))?;
+        let run = self.request(Applied::No, run(&mut connection)).await?;
         let is_same = run == *self.run;
         if !is_same {
             self.is_closed.store(true, Ordering::SeqCst);
@@ -154,17 +160,45 @@ impl Live {
         Ok(is_same)
     }
 
+    /// Asks the server for its settings.
+    ///
+    /// # Errors
+    /// A failure of a request that was not applied.
+    pub(super) async fn settings(&self) -> Result<Settings, Failure> {
+        let mut connection = self.connection.clone();
+        self.request(Applied::No, settings(&mut connection)).await
+    }
+
+    /// Sends a request: `lost` is whether it may have been applied if it gets no answer.
+    async fn request<T>(
+        &self,
+        lost: Applied,
+        request: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<T, Failure> {
+        self.answer(lost, request).await.map_err(|error| self.failed(&error, lost))
+    }
+
     /// Waits for an answer. If there is none for a while, the server is taken for stopped, and the connection is given up: no other request waits for it. This
-    /// one does, as it may have been applied.
-    async fn answer<T>(&self, request: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
+    /// one does if it may have been applied.
+    async fn answer<T>(
+        &self,
+        lost: Applied,
+        request: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<T, RedisError> {
         let mut request = pin!(request);
         if let Ok(answer) = tokio::time::timeout(self.stall_timeout, request.as_mut()).await {
             return answer;
         }
-        if !self.is_closed.swap(true, Ordering::SeqCst) {
-            self.breaker.open(&self.address.to_string());
+        // In this order, so that no request finds neither a connection nor an open breaker.
+        self.breaker.open_by(self.number, &self.address.to_string());
+        self.is_closed.store(true, Ordering::SeqCst);
+        match lost {
+            Applied::Maybe => request.await,
+            Applied::No => {
+                let late = format!("no answer within {} s", self.stall_timeout.as_secs_f64());
+                Err(std::io::Error::new(std::io::ErrorKind::TimedOut, late).into())
+            }
         }
-        request.await
     }
 
     /// Makes a failure of what a request met, and gives the connection up if it is lost, does not answer, or leads to a server that is no master any

@@ -54,8 +54,8 @@ async fn several_are_enqueued_as_one_by_one() {
     };
     let enqueued = queue.enqueue_all(jobs()).await.unwrap();
     let new = |place: usize| matches!(enqueued[place], Enqueued::New(_));
-    assert_eq!([0, 1, 2, 3, 4].map(new), [false, true, false, true, true]);
-    assert_eq!(enqueued[3], Enqueued::New(known.into()));
+    assert_eq!([0, 1, 2, 3, 4].map(new), [false, true, false, false, true]);
+    assert_eq!(enqueued[3], Enqueued::Existing(known.into()));
     assert_eq!(queue.depth().await.unwrap().due, 3);
     let refused = queue.enqueue_all([numbered(5), numbered(6).in_order("a")]).await;
     assert!(matches!(refused, Err(Error::Invalid { .. })) && queue.depth().await.unwrap().due == 3);

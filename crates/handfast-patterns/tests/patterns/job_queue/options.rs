@@ -17,8 +17,8 @@ async fn a_job_has_its_own_attempts_waits_and_delay() {
     let backoff = Backoff { first: HOUR, longest: HOUR, jitter: 0.0 };
     let job = numbered(1).with_id("order 7").after(MINUTE).with_attempts(2).with_backoff(backoff);
     assert_eq!(queue.enqueue(job.clone()).await.unwrap(), Enqueued::New("order 7".into()));
-    assert_eq!(queue.enqueue(job.clone()).await.unwrap(), Enqueued::New("order 7".into()), "it is there");
-    assert_eq!(queue.enqueue_all([job]).await.unwrap(), [Enqueued::New("order 7".into())]);
+    assert_eq!(queue.enqueue(job.clone()).await.unwrap(), Enqueued::Existing("order 7".into()));
+    assert_eq!(queue.enqueue_all([job]).await.unwrap(), [Enqueued::Existing("order 7".into())]);
     assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None, "too early");
     world.clock.advance(MINUTE);
     let first = claim(&queue).await;
