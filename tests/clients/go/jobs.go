@@ -46,7 +46,7 @@ func jobs(ctx context.Context, client *mongo.Client) error {
 	if len(claimed) != 1 || claimed[0].Id != 0 || claimed[0].Details["to"] != "ann" {
 		return fmt.Errorf("one job was expected: %v", claimed)
 	}
-	complete := bson.D{{"handfastCompleteJob", "jobs"}, {"_id", claimed[0].Id}, {"claim", claimed[0].Claim}}
+	complete := bson.D{{"handfastCompleteJob", "jobs"}, {"job", bson.D{{"_id", claimed[0].Id}, {"claim", claimed[0].Claim}}}}
 	var answer struct {
 		ClaimState string `bson:"claimState"`
 	}

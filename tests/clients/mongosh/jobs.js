@@ -4,7 +4,7 @@ const assert = require("assert");
 db = db.getSiblingDB("mongosh_jobs");
 db.dropDatabase();
 
-const claim = (name, job) => ({ [name]: "jobs", _id: job._id, claim: job.claim });
+const claim = (name, job) => ({ [name]: "jobs", job });
 
 assert.equal(db.runCommand({ handfastEnqueueJob: "jobs", job: { _id: 1, type: "mail", details: { to: "ann" } } }).inserted, true);
 const session = db.getMongo().startSession();

@@ -16,7 +16,7 @@ after(async () => {
 
 const enqueue = (job, options) => database.command({ handfastEnqueueJob: "jobs", job: { type: "mail", ...job } }, options);
 const claim = async () => (await database.command({ handfastClaimJobs: "jobs", worker: "w", types: ["mail"], count: 10 })).jobs;
-const ofClaim = (name, { _id, claim }, more = {}) => ({ [name]: "jobs", _id, claim, ...more });
+const ofClaim = (name, job, more = {}) => ({ [name]: "jobs", job, ...more });
 
 test("a job is done", async () => {
   assert.equal((await enqueue({ _id: 1, details: { to: "ann" } })).inserted, true);

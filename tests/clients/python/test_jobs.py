@@ -14,7 +14,7 @@ def claim(database, worker="w", count=1):
 
 
 def of_claim(name, job, **more):
-    return {name: "jobs", "_id": job["_id"], "claim": job["claim"], **more}
+    return {name: "jobs", "job": job, **more}
 
 
 def test_a_job_is_done(database):
@@ -29,8 +29,7 @@ def test_a_job_is_done(database):
 
 
 def test_a_job_that_is_enqueued_twice_is_one_job(database):
-    for _ in range(2):
-        enqueue(database, _id=1)
+    assert [enqueue(database, _id=1)["inserted"] for _ in range(2)] == [True, False]
     assert len(claim(database, count=10)) == 1
 
 
@@ -75,7 +74,7 @@ def test_a_worker_renews_fails_and_is_told_of_a_cancellation(database):
     [job] = claim(database)
     renewed = database.command(of_claim("handfastRenewJob", job, progress=0.5))
     assert renewed["claimState"] == "held"
-    assert database.command({"handfastCancelJob": "jobs", "_id": 1})["canceled"]
+    assert database.command({"handfastCancelJob": "jobs", "job": {"_id": 1}})["canceled"]
     assert database.command(of_claim("handfastRenewJob", job))["claimState"] == "cancelRequested"
     failed = database.command(of_claim("handfastFailJob", job, error="no such address"))
     assert failed["claimState"] == "cancelRequested"

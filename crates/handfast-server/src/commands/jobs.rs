@@ -46,13 +46,14 @@ struct Claim {
 }
 
 impl Claim {
-    /// Reads `_id` and `claim`, as `handfastClaimJobs` returned them.
+    /// Reads `job`, as `handfastClaimJobs` returned it: its `_id` and its `claim`.
     fn read(arguments: &mut Arguments<'_>) -> CommandResult<Self> {
-        let id = required_id(arguments)?;
-        let claim = arguments.any("claim")?;
-        let claim = arguments.required("claim", claim)?;
+        let mut job = job_argument(arguments)?;
+        let id = required_id(&mut job)?;
+        let claim = job.any("claim")?;
+        let claim = job.required("claim", claim)?;
         let Some(claim) = claim.as_object_id() else {
-            let text = "claim must be the ObjectId that handfastClaimJobs returned with the job";
+            let text = "job.claim must be the ObjectId that handfastClaimJobs returned with the job";
             return Err(CommandError::new(Code::TypeMismatch, text));
         };
         Ok(Claim { id, claim })
@@ -66,9 +67,15 @@ impl Claim {
     }
 }
 
-fn required_id(arguments: &mut Arguments<'_>) -> CommandResult<Bson> {
-    let id = arguments.any("_id")?;
-    owned(arguments.required("_id", id)?)
+/// Returns the fields of `job`, a document. (pymongo sends an `_id` of the command itself before the name of the command.)
+fn job_argument<'a>(arguments: &mut Arguments<'a>) -> CommandResult<Arguments<'a>> {
+    let job = arguments.document("job")?;
+    Arguments::of_document("job", arguments.required("job", job)?)
+}
+
+fn required_id(job: &mut Arguments<'_>) -> CommandResult<Bson> {
+    let id = job.any("_id")?;
+    owned(job.required("_id", id)?)
 }
 
 fn owned(value: RawBsonRef<'_>) -> CommandResult<Bson> {

@@ -2,7 +2,7 @@
 //! learns of it when it next renews or returns the job.
 
 use super::super::{Access, Call, Command};
-use super::{IN_TRANSACTION, NEEDS, required_id};
+use super::{IN_TRANSACTION, NEEDS, job_argument, required_id};
 use crate::error::CommandResult;
 use crate::job_queues::JobQueues;
 use crate::reply::Answer;
@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastCancelJob");
-    let id = required_id(&mut arguments)?;
+    let id = required_id(&mut job_argument(&mut arguments)?)?;
     arguments.finish()?;
     let canceled = JobQueues::of(call).await?.cancel(id).await?;
     let mut writer = Writer::new();

@@ -40,6 +40,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
             put_value(&mut writer, "_id", &id)?;
             writer.put("inserted", true);
         }
+        Enqueued::Existing(id) => {
+            put_value(&mut writer, "_id", &id)?;
+            writer.put("inserted", false);
+        }
         Enqueued::Duplicate => {
             writer.put("inserted", false);
         }

@@ -6,6 +6,8 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::testing::{ReplyFields, TestClient, TestServer, check, check_refused, error_of, labels, lsid};
 
+const CLAIM: ObjectId = ObjectId::from_bytes([1; 12]);
+
 /// The transaction with this number of the session 1, of which this is the first command.
 fn in_transaction(mut command: RawDocumentBuf, number: i64, is_first: bool) -> RawDocumentBuf {
     command.append(cstr!("lsid"), lsid(1));
@@ -29,8 +31,7 @@ fn claim() -> RawDocumentBuf {
 fn of_claim(name: &str, job: &RawDocument) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
     command.append(bson::raw::CString::try_from(name).unwrap(), "jobs");
-    command.append(cstr!("_id"), job.get("_id").unwrap().unwrap());
-    command.append(cstr!("claim"), job.get_object_id("claim").unwrap());
+    command.append(cstr!("job"), job.to_owned());
     command
 }
 
@@ -51,7 +52,9 @@ async fn a_job_is_enqueued_claimed_renewed_and_completed() {
         let mut client = server.connect();
         let job =
             rawdoc! { "_id": 1, "type": "mail", "details": { "to": "ann" }, "priority": 5, "timeoutMillis": 9000 };
-        check(&mut client, enqueue(job), rawdoc! { "_id": 1, "inserted": true }).await;
+        for inserted in [true, false] {
+            check(&mut client, enqueue(job.clone()), rawdoc! { "_id": 1, "inserted": inserted }).await;
+        }
         let reply = client.run("d", claim()).await;
         assert_eq!(reply.long("leaseMillis"), 60_000);
         let job = reply.get_array("jobs").unwrap().get_document(0).unwrap().to_owned();
@@ -187,7 +190,7 @@ async fn a_job_fails_is_delayed_given_up_and_canceled() {
     let mut snooze = of_claim("handfastReleaseJob", &jobs[2]);
     snooze.append(cstr!("delayMillis"), 5000);
     check(&mut client, snooze, held()).await;
-    let cancel = |id: i32| rawdoc! { "handfastCancelJob": "jobs", "_id": id };
+    let cancel = |id: i32| rawdoc! { "handfastCancelJob": "jobs", "job": { "_id": id } };
     check(&mut client, cancel(4), rawdoc! { "canceled": true }).await;
     check(&mut client, of_claim("handfastRenewJob", &jobs[3]), rawdoc! { "claimState": "cancelRequested" }).await;
     check(&mut client, of_claim("handfastReleaseJob", &jobs[3]), rawdoc! { "claimState": "cancelRequested" }).await;
@@ -239,21 +242,13 @@ async fn wrong_arguments_are_refused_by_name() {
             "count must be from 1 to 100",
         ),
         (rawdoc! { "handfastClaimJobs": "jobs", "types": ["x"] }, 40414, "handfastClaimJobs.worker"),
-        (rawdoc! { "handfastCompleteJob": "jobs", "_id": 1, "claim": 1 }, 14, "claim must be the ObjectId"),
-        (
-            rawdoc! { "handfastCompleteJob": "jobs", "claim": ObjectId::from_bytes([1; 12]) },
-            40414,
-            "handfastCompleteJob._id",
-        ),
-        (
-            rawdoc! { "handfastFailJob": "jobs", "_id": 1, "claim": ObjectId::from_bytes([1; 12]) },
-            40414,
-            "handfastFailJob.error",
-        ),
+        (rawdoc! { "handfastCompleteJob": "jobs", "job": { "_id": 1, "claim": 1 } }, 14, "claim must be the ObjectId"),
+        (rawdoc! { "handfastCompleteJob": "jobs", "job": { "claim": CLAIM } }, 40414, "job._id"),
+        (rawdoc! { "handfastFailJob": "jobs", "job": { "_id": 1, "claim": CLAIM } }, 40414, "handfastFailJob.error"),
     ] {
         check_refused(&mut client, command, code, text).await;
     }
-    let unknown = rawdoc! { "handfastCompleteJob": "jobs", "_id": 1, "claim": ObjectId::from_bytes([1; 12]) };
+    let unknown = rawdoc! { "handfastCompleteJob": "jobs", "job": { "_id": 1, "claim": CLAIM } };
     check(&mut client, unknown, rawdoc! { "claimState": "lost" }).await;
     let (code, ..) = error_of(&client.run("d", in_transaction(claim(), 1, true)).await);
     assert_eq!(code, 263, "a claim must be seen at once by other workers");
