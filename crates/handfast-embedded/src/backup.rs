@@ -18,9 +18,6 @@ use crate::engine::{Direction, Engine, Keyspace, Readiness, View, Write};
 use crate::error::{Error, Result};
 use crate::format::{MetadataKey, StoredDocument, Verify, open_index_entry, open_metadata};
 
-#[cfg(test)]
-mod tests;
-
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// The numbers of copied records.
@@ -186,5 +183,29 @@ impl BackupCopy<'_> {
             std::thread::park_timeout(crate::committer::BUSY_PAUSE);
         }
         self.chain.apply(self.engine, self.timestamp, batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resolved;
+
+    #[test]
+    fn a_path_is_resolved_as_far_as_it_exists() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("data")).unwrap();
+        std::os::unix::fs::symlink(root.join("data"), root.join("link")).unwrap();
+        for (path, expected) in [
+            ("data", "data"),
+            ("link", "data"),
+            ("link/backups/new", "data/backups/new"),
+            ("data/../backups", "backups"),
+            ("made/on/the/way/../../../../data/new", "data/new"),
+            ("made/../link/new", "data/new"),
+            ("other/backups", "other/backups"),
+        ] {
+            assert_eq!(resolved(&root.join(path)).unwrap(), root.join(expected), "{path}");
+        }
     }
 }

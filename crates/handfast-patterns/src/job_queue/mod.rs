@@ -107,8 +107,8 @@ pub enum Enqueued {
     /// A job with the id that was given ([`NewJob::with_id`]) was in the queue, and stays as it is: this job, if it was enqueued before or by an attempt whose
     /// answer was lost, or another one with the same id.
     Existing(Bson),
-    /// Another job has its unique key. Nothing was inserted.
-    Duplicate,
+    /// Another job has its unique key, and nothing was inserted. That job has this id, unless it was done in the meantime.
+    Duplicate(Option<Bson>),
 }
 
 /// Returns the result for a job whose id is in the queue. Nobody else has an id that was not given, so an attempt whose answer was lost has inserted such a job.
@@ -317,7 +317,8 @@ impl JobQueue {
         self.check(&job)?;
         let id = self.id_of(&job);
         let fields = self.fields();
-        let enqueued = match self.jobs.insert(&job.to_document(fields, &id, self.now())).await {
+        let document = job.to_document(fields, &id, self.now());
+        let enqueued = match self.jobs.insert(&document).await {
             Ok(Added::New) => Ok(Enqueued::New(id)),
             Ok(Added::There) => Ok(result_for_known(&job, id)),
             Err(Error::Store(error))
@@ -325,7 +326,10 @@ impl JobQueue {
             {
                 // If the attempt before has inserted the job, the store may report the conflict of either index.
                 let ours = self.jobs.find_one(&doc! { "_id": &id }).await?.is_some();
-                Ok(if ours { result_for_known(&job, id) } else { Enqueued::Duplicate })
+                Ok(match ours {
+                    true => result_for_known(&job, id),
+                    false => self.duplicate(&document, &self.holders_of_keys(&[&document]).await?),
+                })
             }
             Err(error) => Err(error),
         }?;
@@ -364,11 +368,16 @@ impl JobQueue {
             let of_refused: Vec<_> = some.iter().filter_map(|place| ids.get(*place)).collect();
             let there = self.jobs.find(&doc! { "_id": { "$in": of_refused } }, &doc! {}, LOOK_MAX as u32).await?;
             let is_there = |id: &Bson| there.iter().filter_map(|job| job.get("_id")).any(|there| same_id(there, id));
+            let of_refused: Vec<_> = some.iter().filter_map(|place| documents.get(*place)).collect();
+            let holders = self.holders_of_keys(&of_refused).await?;
             for place in some {
-                if let (Some(id), Some(job), Some(result)) =
-                    (ids.get(*place), jobs.get(*place), enqueued.get_mut(*place))
+                if let (Some(id), Some(job), Some(document), Some(result)) =
+                    (ids.get(*place), jobs.get(*place), documents.get(*place), enqueued.get_mut(*place))
                 {
-                    *result = if is_there(id) { result_for_known(job, id.clone()) } else { Enqueued::Duplicate };
+                    *result = match is_there(id) {
+                        true => result_for_known(job, id.clone()),
+                        false => self.duplicate(document, &holders),
+                    };
                 }
             }
         }
@@ -377,8 +386,32 @@ impl JobQueue {
         Ok(enqueued)
     }
 
+    /// Returns the jobs that have the unique keys of these jobs.
+    async fn holders_of_keys(&self, jobs: &[&Document]) -> Result<Vec<Document>> {
+        let with_key = |field: &String| {
+            let keys: Vec<_> = jobs.iter().filter_map(|job| job.get(field)).collect();
+            (!keys.is_empty()).then(|| doc! { field: { "$in": keys } })
+        };
+        let filters: Vec<_> = self.key_fields().into_iter().filter_map(with_key).collect();
+        if filters.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.jobs.find(&doc! { "$or": filters }, &doc! {}, LOOK_MAX as u32).await
+    }
+
+    fn duplicate(&self, job: &Document, holders: &[Document]) -> Enqueued {
+        let has_same =
+            |holder: &Document, field: &String| job.get(field).is_some_and(|key| holder.get(field) == Some(key));
+        let holder = holders.iter().find(|holder| self.key_fields().into_iter().any(|field| has_same(holder, field)));
+        Enqueued::Duplicate(holder.and_then(|holder| holder.get("_id").cloned()))
+    }
+
+    fn key_fields(&self) -> [&String; 2] {
+        [&self.fields().unique, &self.fields().unique_window]
+    }
+
     fn count_enqueued(&self, enqueued: &[Enqueued]) {
-        let duplicates = enqueued.iter().filter(|job| **job == Enqueued::Duplicate).count() as u64;
+        let duplicates = enqueued.iter().filter(|job| matches!(job, Enqueued::Duplicate(_))).count() as u64;
         self.count(Event::JobDuplicate, duplicates);
         self.count(Event::JobEnqueued, enqueued.len() as u64 - duplicates);
     }

@@ -246,25 +246,28 @@ async fn a_key_is_unique_until_its_job_is_over_or_within_a_window() {
     let world = World::in_memory();
     let queue = open(&world).await;
     let first = new_id(queue.enqueue(friends().unique("ann-bob")).await.unwrap());
-    assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate);
+    let of = |id: ObjectId| Enqueued::Duplicate(Some(id.into()));
+    assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), of(first));
+    let two = || [1, 2].map(|_| friends().unique("ann-bob"));
+    assert_eq!(queue.enqueue_all(two()).await.unwrap(), [of(first), of(first)]);
     assert_eq!(
         queue.enqueue(friends().unique("ann-bob").with_id(first)).await.unwrap(),
         Enqueued::Existing(first.into())
     );
     let job = claim(&queue).await;
-    assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate, "it is being done");
+    assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), of(first), "it is being done");
     assert_eq!(queue.give_up(&job, "no").await.unwrap(), ClaimState::Held);
     let second = new_id(queue.enqueue(friends().unique("ann-bob")).await.unwrap());
     assert!(queue.retry(first).await.is_err(), "another one has the key");
     assert_eq!(queue.complete(&claim(&queue).await, None).await.unwrap(), ClaimState::Held);
     assert_ne!(first, second);
     assert!(queue.retry(first).await.unwrap());
-    assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate, "it has its key again");
+    assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), of(first), "it has its key again");
 
     let hourly = || numbered(1).unique_within("report", HOUR);
-    new_id(queue.enqueue(hourly()).await.unwrap());
+    let hour = new_id(queue.enqueue(hourly()).await.unwrap());
     assert_eq!(queue.claim_many("w", &kinds(), 9).await.unwrap().len(), 2);
-    assert_eq!(queue.enqueue(hourly()).await.unwrap(), Enqueued::Duplicate);
+    assert_eq!(queue.enqueue(hourly()).await.unwrap(), of(hour));
     world.clock.advance(HOUR);
     new_id(queue.enqueue(hourly()).await.unwrap());
 }

@@ -55,9 +55,12 @@ impl Queue {
         let (is_new, id) = match queue.enqueue(job).await? {
             Enqueued::New(id) => (true, id),
             Enqueued::Existing(id) => (false, id),
-            Enqueued::Duplicate => {
-                let text = || "not enqueued: another job has the key of --unique".to_owned();
-                console.report(text, &json!({ "enqueued": false }))?;
+            Enqueued::Duplicate(holder) => {
+                let text = || match &holder {
+                    Some(id) => format!("not enqueued: the job {} has the key of --unique", shown(id)),
+                    None => "not enqueued: another job has the key of --unique".to_owned(),
+                };
+                console.report(text, &json!({ "enqueued": false, "duplicateOf": holder.as_ref().map(extended) }))?;
                 return Ok(Exit::Good);
             }
         };

@@ -63,7 +63,8 @@ async fn a_job_is_enqueued_from_the_command_line_once() -> Result<()> {
             unique(&["--for-ever"])?,
             unique(&["--for-ever"])?,
         ];
-        assert_eq!(enqueued.map(|report| report["enqueued"] == true), [true, false, true, true, false]);
+        assert_eq!(enqueued.each_ref().map(|report| report["enqueued"] == true), [true, false, true, true, false]);
+        assert_eq!(enqueued[1], json!({ "enqueued": false, "duplicateOf": enqueued[0]["_id"] }));
         let at = ["jobs", "enqueue", "late", "--at", "2099-01-01T09:00:00+02:00"];
         report(&ground, &at)?;
 

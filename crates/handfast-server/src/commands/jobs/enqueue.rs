@@ -44,8 +44,11 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
             put_value(&mut writer, "_id", &id)?;
             writer.put("inserted", false);
         }
-        Enqueued::Duplicate => {
+        Enqueued::Duplicate(holder) => {
             writer.put("inserted", false);
+            if let Some(id) = holder {
+                put_value(&mut writer, "duplicateOf", &id)?;
+            }
         }
     }
     Ok(writer.into())
