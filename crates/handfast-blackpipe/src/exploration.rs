@@ -22,6 +22,9 @@ use crate::{Condition, Error, Fault, ObservedOperation, Pair, Proxy, Result, Rul
 pub struct Exploration {
     /// The faults that each operation meets.
     pub faults: Vec<Fault>,
+    /// Returns whether an operation meets them: those of the code under test do, and those that prepare it, such as the ones of a library that tries a
+    /// server when it connects, need not.
+    pub only: fn(&ObservedOperation) -> bool,
     /// The number of operations of a command in a row that meet the fault. With 2 the retry of a driver meets it, too.
     pub times: NonZeroU32,
     /// The time that a scenario may take.
@@ -29,9 +32,14 @@ pub struct Exploration {
 }
 
 impl Default for Exploration {
-    /// Returns an exploration of [`Fault::DEFAULT`], once each, in which a scenario may take a minute.
+    /// Returns an exploration of all operations with [`Fault::DEFAULT`], once each, in which a scenario may take a minute.
     fn default() -> Self {
-        Exploration { faults: Fault::DEFAULT.to_vec(), times: NonZeroU32::MIN, time_limit: Duration::from_secs(60) }
+        Exploration {
+            faults: Fault::DEFAULT.to_vec(),
+            only: |_| true,
+            times: NonZeroU32::MIN,
+            time_limit: Duration::from_secs(60),
+        }
     }
 }
 
@@ -97,7 +105,7 @@ impl Exploration {
     /// data to the invariant. The scenario handles its own errors: the invariant decides.
     ///
     /// # Errors
-    /// [`Error::WithoutFault`] if the invariant does not hold, the scenario does not end, or it sends no operation, without any fault.
+    /// [`Error::WithoutFault`] if the invariant does not hold, the scenario does not end, or it sends no operation that is explored, without any fault.
     ///
     /// # Cancellation
     /// Dropping it drops the scenario that runs.
@@ -111,6 +119,9 @@ impl Exploration {
         let Run { operations, outcome, .. } = run(Rules::default()).await?;
         let reason = match outcome {
             PairOutcome::Right if operations.is_empty() => Some("it sends no operation to the proxy".to_owned()),
+            PairOutcome::Right if !operations.iter().any(self.only) => {
+                Some("`only` takes none of its operations".to_owned())
+            }
             PairOutcome::Right if operations.len() >= OPERATIONS_MAX => Some("it sends too many operations".to_owned()),
             PairOutcome::Right => None,
             outcome => Some(outcome.to_string()),
@@ -119,7 +130,8 @@ impl Exploration {
             return Err(Error::WithoutFault(reason));
         }
         let mut pairs = Vec::new();
-        for pair in operations.iter().flat_map(|observed| observed.pairs(&self.faults)) {
+        let explored = operations.iter().filter(|observed| (self.only)(observed));
+        for pair in explored.flat_map(|observed| observed.pairs(&self.faults)) {
             let condition = Condition::of_operations(pair.operation.clone(), self.times);
             let Run { operations, undelivered, outcome } =
                 run(Rules::new(vec![Rule { injection: pair.fault.into(), condition }])).await?;

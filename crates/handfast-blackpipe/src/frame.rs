@@ -45,6 +45,9 @@ const RESERVING_BYTES_MIN: usize = 1 << 20;
 /// The bytes of a message for which there is memory at first.
 const FIRST_BYTES: usize = 1024;
 
+/// The memory that a peer gets for each byte that it has sent. With it, the bytes that are copied as the memory grows are few of all.
+const GROWTH: usize = 8;
+
 /// Reads the next message. Returns `None` if the stream ends before it. The peer gets no memory by a length that it announces alone.
 pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), limits: &Limits) -> Result<Option<Frame>, ReadError> {
     let mut head = [0; HEADER_BYTES];
@@ -63,15 +66,20 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), limits: &Limits)
     let mut stream = stream.take(u64::try_from(length - HEADER_BYTES).unwrap_or(u64::MAX));
     while bytes.len() < length {
         if bytes.len() == bytes.capacity() {
-            let missing = length - bytes.len();
-            let is_large = bytes.len() >= RESERVING_BYTES_MIN;
-            bytes.reserve_exact(if is_large { missing } else { missing.min(bytes.len().max(FIRST_BYTES)) });
+            bytes.reserve_exact(memory(bytes.len(), length) - bytes.len());
         }
         if stream.read_buf(&mut bytes).await? == 0 {
             return Err(ReadError::Io(io::ErrorKind::UnexpectedEof.into()));
         }
     }
     Ok(Some(Frame { header, bytes }))
+}
+
+/// Returns the memory for a message of which these bytes have arrived. The last step but one ends at an eighth of the message, so that no more is copied into
+/// the memory of all of it.
+fn memory(arrived: usize, length: usize) -> usize {
+    let allowed = (arrived * GROWTH).max(FIRST_BYTES);
+    if allowed >= length || arrived >= RESERVING_BYTES_MIN { length } else { allowed.min(length.div_ceil(GROWTH)) }
 }
 
 /// Returns whether these are the first bytes of a TLS handshake: a record of type 22 with a version 3.x (RFC 8446, section 5.1).
@@ -84,7 +92,25 @@ mod tests {
     use bson::rawdoc;
     use handfast_wire::{Flags, Limits, OpMsg};
 
-    use super::{ReadError, read};
+    use super::{FIRST_BYTES, GROWTH, RESERVING_BYTES_MIN, ReadError, memory, read};
+
+    /// Each step has more memory than the one before, but not more than the peer has sent a share of, and all copies together are less than the half of the
+    /// message.
+    #[test]
+    fn memory_grows_with_what_arrives() {
+        for length in (17..20_000).chain([100_000, 1_000_000, 5_000_000, 48_000_000]) {
+            let (mut arrived, mut copied) = (16, 0);
+            while arrived < length {
+                let next = memory(arrived, length);
+                assert!(arrived < next && next <= length, "{arrived} of {length}: {next}");
+                let is_earned = next <= (arrived * GROWTH).max(FIRST_BYTES) || arrived >= RESERVING_BYTES_MIN;
+                assert!(is_earned, "{arrived} of {length}: {next}");
+                copied += arrived;
+                arrived = next;
+            }
+            assert!(copied <= 16 + length / 2, "{copied} of {length}");
+        }
+    }
 
     #[tokio::test]
     async fn messages_are_read_whole_or_not_at_all() {

@@ -16,7 +16,8 @@ pub(crate) fn with_address(frame: &[u8], address: &str, limits: &Limits) -> Opti
     }
     // The replies to handshakes are never compressed. What is no reply is for the driver to refuse.
     let (header, message) = Message::decode(frame, limits).ok()?;
-    let mut out = Vec::with_capacity(frame.len());
+    // Most replies are to no handshake, and need no memory.
+    let mut out = Vec::new();
     match message {
         Message::Msg(message) => {
             let body = replaced(message.body, address)?;

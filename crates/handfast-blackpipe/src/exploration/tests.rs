@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::{Exploration, PairOutcome};
 use crate::frame::read;
-use crate::{Fault, Result};
+use crate::{Fault, ObservedOperation, Result};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -107,6 +107,35 @@ async fn a_payment_without_a_number_is_made_twice() {
     assert_eq!(found, ["pay:1/cut right", "pay:1/error right", "pay:1/duplicate right"]);
 }
 
+/// Each pair has one server of its own, and the run without faults has one. Nothing else is started, and only the operations that are asked for are explored.
+#[tokio::test]
+async fn an_exploration_of_n_pairs_starts_n_and_one_servers() {
+    let starts = AtomicU32::new(0);
+    let start = async || {
+        starts.fetch_add(1, Ordering::SeqCst);
+        start().await
+    };
+    let scenario = async |uri: String| {
+        for number in 7..10 {
+            pay(uri.clone(), number).await;
+        }
+    };
+    let is_paid = async |payments: &Payments| match payments.numbers.lock().unwrap().len() {
+        3 => Ok(()),
+        count => Err(format!("{count} payments")),
+    };
+    let explored = Exploration::default().explore(start, scenario, is_paid).await.unwrap();
+    explored.check().unwrap();
+    assert_eq!((explored.pairs.len(), starts.swap(0, Ordering::SeqCst)), (6, 7));
+
+    let only = |operation: &ObservedOperation| operation.operation.number.get() == 2;
+    let exploration = Exploration { only, ..Exploration::default() };
+    let explored = exploration.explore(start, scenario, is_paid).await.unwrap();
+    let pairs: Vec<_> = explored.pairs.iter().map(|(pair, _)| pair.to_string()).collect();
+    assert_eq!(pairs, ["pay:2/lose-request", "pay:2/lose-reply"]);
+    assert_eq!(starts.into_inner(), 3);
+}
+
 #[tokio::test]
 async fn a_scenario_that_does_not_end_is_a_finding() {
     let exploration =
@@ -149,4 +178,7 @@ async fn what_is_wrong_without_a_fault_is_an_error() {
     assert_eq!(error, "the scenario fails without any fault: it sends no operation to the proxy");
     let error = Exploration::default().explore(start, async |_| {}, is_paid_once).await.unwrap_err().to_string();
     assert_eq!(error, "the scenario fails without any fault: 0 payments");
+    let none = Exploration { only: |_| false, ..Exploration::default() };
+    let error = explored(none, 7).await.unwrap_err().to_string();
+    assert_eq!(error, "the scenario fails without any fault: `only` takes none of its operations");
 }

@@ -14,6 +14,7 @@ use super::{Handle, Proxy};
 use crate::frame::read;
 use crate::{Condition, ErrorReply, Injection, Rule, Rules};
 
+mod copies;
 mod late;
 mod order_and_rate;
 mod pipelined;

@@ -26,7 +26,7 @@ impl Guide {
         let python = Tool::Python.find()?;
         let directory = new_directory();
         let guide = std::fs::read_to_string(root().join("docs/blackpipe.md")).expect("the guide");
-        for block in guide.split("```python\n# ").skip(1) {
+        for block in ["```python\n# ", "```js\n// "].iter().flat_map(|begin| guide.split(begin).skip(1)) {
             let (name, rest) = block.split_once('\n').expect("the name of a program");
             let (program, _) = rest.split_once("```").expect("the end of a program");
             std::fs::write(directory.join(name), program).expect("a file for a program");
@@ -72,6 +72,12 @@ impl Drop for KilledOnDrop {
     }
 }
 
+/// Returns the search path of programs, with the one that is tested before all others.
+fn path_with_program() -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_handfast")).parent().expect("the directory of the program");
+    format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default())
+}
+
 fn report(output: &Output) -> (Option<i32>, Value) {
     let report = serde_json::from_slice(&output.stdout);
     (output.status.code(), report.unwrap_or_else(|error| panic!("{error}: {output:?}")))
@@ -97,10 +103,8 @@ fn ext_blackpipe_guide() {
     assert_eq!(said, "each balance must be 10: {'ann': 20, 'bob': 20}");
 
     let replay = found["pairs"][1]["replay"].as_str().expect("a command line");
-    let program = Path::new(env!("CARGO_BIN_EXE_handfast")).parent().expect("the directory of the program");
     let replay = replay.replacen("explore", "explore --json", 1);
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
-    let (code, found) = report(&output(Command::new("sh").args(["-c", &replay]).env("PATH", path)));
+    let (code, found) = report(&output(Command::new("sh").args(["-c", &replay]).env("PATH", path_with_program())));
     assert_eq!((code, results(&found)), (Some(3), vec!["update:1/lose-reply finding".to_owned()]), "{found:#}");
 
     let (code, found) = guide.explore(&guide.path("mended.py"), &[]);
@@ -214,9 +218,7 @@ fn ext_blackpipe_proxy() {
 #[test]
 fn ext_blackpipe_pytest() {
     let Some(guide) = Guide::find() else { return };
-    let server = Handfast::start();
-    let program = Path::new(env!("CARGO_BIN_EXE_handfast")).parent().expect("the directory of the program");
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let (server, path) = (Handfast::start(), path_with_program());
     let run = || {
         let mut pytest = Command::new(&guide.python);
         pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_payment.py"]).current_dir(&guide.directory);
@@ -227,6 +229,30 @@ fn ext_blackpipe_pytest() {
     std::fs::copy(guide.path("app.py"), guide.path("mended.py")).expect("the program with the mistake");
     let failed = run();
     assert!(String::from_utf8_lossy(&failed.stdout).contains("assert [20, 20] == [10, 10]"), "{failed:?}");
+    server.stop();
+}
+
+/// The test of Node's own runner passes with the function of the guide, and fails if that does not look for its payment.
+#[test]
+fn ext_blackpipe_node_test() {
+    let Some((guide, node)) = Guide::find().zip(Tool::Node.find()) else { return };
+    let packages = root().join("tests/clients/node/node_modules").canonicalize().expect("the packages");
+    std::os::unix::fs::symlink(packages, guide.path("node_modules")).expect("a link to the packages");
+    let (server, path) = (Handfast::start(), path_with_program());
+    let run = || {
+        let mut test = Command::new(&node);
+        test.args(["--test", "payment.test.mjs"]).current_dir(&guide.directory);
+        output(test.env("PATH", &path).env("MONGODB_URI", server.uri()))
+    };
+    let passed = run();
+    assert!(passed.status.success(), "{passed:?}");
+    let right = std::fs::read_to_string(guide.path("pay.mjs")).expect("the function");
+    let wrong = right.replace("{ payments: { $ne: PAYMENT } }", "{}");
+    assert_ne!(right, wrong);
+    std::fs::write(guide.path("pay.mjs"), wrong).expect("the function with the mistake");
+    let failed = run();
+    let said = String::from_utf8_lossy(&failed.stdout);
+    assert!(!failed.status.success() && said.contains("the balances are 20 and 20"), "{failed:?}");
     server.stop();
 }
 

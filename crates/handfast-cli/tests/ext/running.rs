@@ -6,12 +6,20 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use crate::support::{root, wait_until};
+use crate::support::{Tool, root, wait_until};
 
 /// The time that one program may run; the longest takes about two minutes on two cores.
 const PROGRAM_SECONDS_MAX: u64 = 900;
 /// The time in which all that an ended program has said is there. Another process that has its output may go on.
 const REST_MAX: Duration = Duration::from_secs(10);
+
+/// Returns the arguments of `java` before the name of a program of tests/clients/java, if those are installed.
+pub(crate) fn java_arguments() -> Option<Vec<String>> {
+    let folder = Tool::JavaClients.find()?;
+    // Short programs are not worth the second compiler.
+    let arguments = ["-XX:TieredStopAtLevel=1", "-cp", &format!("{folder}:{folder}/*")];
+    Some(arguments.map(str::to_owned).to_vec())
+}
 
 /// Runs a program from the repository's root, which must exit with 0; its output is shown where it does not.
 pub(crate) fn execute(command: &mut Command) {

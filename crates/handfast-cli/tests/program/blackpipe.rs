@@ -84,6 +84,33 @@ fn an_exploration_that_is_stopped_reports_the_runs_before() -> Result<()> {
     Ok(())
 }
 
+/// Three runs are under way at the same time, each with a server of its own: the check of each waits for the other two. There are never more than three.
+#[test]
+fn as_many_runs_overlap_as_there_are_jobs() -> Result<()> {
+    let scratch = Scratch::new("blackpipe-jobs")?;
+    // The first check is that of the run without faults, which is alone.
+    let check = "echo $MONGODB_URI >>servers; test $(wc -l <servers) -gt 1 || exit 0
+        mkdir running.$$; ls -d running.* | wc -l >>counts
+        until test $(wc -l <servers) -ge 4; do sleep 0.05; done; rmdir running.$$";
+    let program = format!("exec {} txns status --store \"$MONGODB_URI\"", env!("CARGO_BIN_EXE_handfast"));
+    let flags =
+        ["--jobs", "3", "--json", "--only", "find:1,lose-request,lose-reply,error,cut,duplicate", "--check", check];
+    let explore = [&["blackpipe", "explore"], &flags[..], &["--", "sh", "-c", &program]].concat();
+    let output = output(&mut handfast(&scratch, &explore))?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let pairs = report["pairs"].as_array().context("the pairs")?;
+    ensure!(pairs.len() == 5 && pairs.iter().all(|pair| pair["result"] == "right"), "{report:#}");
+    let lines = |name: &str| std::fs::read_to_string(scratch.path(name));
+    let servers = lines("servers")?;
+    let mut together: Vec<_> = servers.lines().skip(1).take(3).collect();
+    together.sort_unstable();
+    together.dedup();
+    ensure!(together.len() == 3 && servers.lines().count() == 6, "{servers}");
+    let counts = lines("counts")?;
+    ensure!(counts.lines().all(|count| count.trim().parse().is_ok_and(|count: u32| count <= 3)), "{counts}");
+    Ok(())
+}
+
 /// A report that cannot be written is refused before the program runs.
 #[test]
 fn an_exploration_begins_its_report_first() -> Result<()> {

@@ -13,16 +13,16 @@ use crate::faulty_buffer::{FaultyProcess, Of};
 use crate::world::{World, ad, ads, key, save_all, total, whole};
 
 /// The least and the most views that an item may have.
-type Bounds = BTreeMap<&'static str, (u64, u64)>;
+pub(crate) type Bounds = BTreeMap<&'static str, (u64, u64)>;
 
 /// The answers that the scenario got.
 #[derive(Default)]
-struct Answers {
-    bounds: Bounds,
+pub(crate) struct Answers {
+    pub(crate) bounds: Bounds,
 }
 
 impl Answers {
-    async fn view(&mut self, counters: &Counters, id: &'static str, views: u32, name: Option<&str>) {
+    pub(crate) async fn view(&mut self, counters: &Counters, id: &'static str, views: u32, name: Option<&str>) {
         let (least, most) = self.bounds.entry(id).or_default();
         let key = name.and_then(key);
         match counters.view(ad(id), views, key).await {

@@ -7,6 +7,7 @@
 
 mod announcements;
 mod beside;
+mod black_pipe;
 mod campaign;
 mod clocks;
 mod cluster;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests too")]
 
+mod black_pipe;
 mod conformance;
 mod connecting;
 mod faults;

@@ -21,7 +21,7 @@ pub(crate) struct TestServer {
 impl TestServer {
     pub(crate) async fn start(topology: Topology) -> Self {
         let store = MemoryStore::new(Sources::seeded(1));
-        TestServer::over(store, Options { topology, ..Options::default() }).await
+        TestServer::over(Database::local(store, Sources::seeded(1)), Options { topology, ..Options::default() }).await
     }
 
     /// Starts a server that requires a login, with a user `reader` (password `p`) who may read everything and write
@@ -32,11 +32,11 @@ impl TestServer {
         let role = Role::new("readAnyDatabase", "admin").expect("a role");
         let users = Users::new(Arc::new(store.clone()));
         users.add(name, Password::new("p"), vec![role], None).await.expect("added");
-        TestServer::over(store, Options { authentication: true, ..Options::default() }).await
+        let database = Database::local(store, Sources::seeded(1));
+        TestServer::over(database, Options { authentication: true, ..Options::default() }).await
     }
 
-    async fn over(store: MemoryStore, options: Options) -> Self {
-        let database = Database::local(store, Sources::seeded(1));
+    pub(crate) async fn over(database: Database, options: Options) -> Self {
         let listen = Address::Tcp("127.0.0.1:0".parse().expect("an address"));
         let listeners = Listeners::bind(&[listen]).await.expect("a port");
         let server = Server::new(listeners, options, database);

@@ -84,7 +84,7 @@ pub(crate) struct World {
 
 /// An acknowledged result, as a condition on the documents of a collection from then on.
 #[derive(Debug)]
-struct Acknowledged {
+pub(crate) struct Acknowledged {
     what: String,
     collection: String,
     filter: Document,
@@ -104,6 +104,11 @@ impl World {
 
     pub(crate) fn new(stage: &Stage, database: &str) -> Self {
         let (store, clock) = stage.open();
+        World::on_store(store, clock, database)
+    }
+
+    /// Creates a world on a store with its clock.
+    pub(crate) fn on_store(store: Arc<dyn DocumentStore>, clock: Arc<ManualClock>, database: &str) -> Self {
         let sources = Sources { clock: clock.clone(), ..Sources::seeded(1) };
         World { store, sources, clock, database: database.to_owned(), acknowledged: Arc::default() }
     }
@@ -126,11 +131,11 @@ impl World {
         }
     }
 
-    fn take_acknowledged(&self) -> Vec<Acknowledged> {
+    pub(crate) fn take_acknowledged(&self) -> Vec<Acknowledged> {
         std::mem::take(&mut *self.acknowledged.lock().unwrap())
     }
 
-    async fn holds(&self, acknowledged: &[Acknowledged]) -> Result<(), String> {
+    pub(crate) async fn holds(&self, acknowledged: &[Acknowledged]) -> Result<(), String> {
         for answer in acknowledged {
             let Acknowledged { what, collection, filter, there } = answer;
             let filter = RawDocumentBuf::try_from(filter).unwrap();

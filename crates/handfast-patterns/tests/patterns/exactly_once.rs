@@ -12,6 +12,7 @@ use handfast_patterns::{
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Applied, DocumentStore, Error as StoreError, ErrorClass, StoreExt};
 
+use crate::black_pipe::{assert_right, every_pair};
 use crate::crash::{Kind, Stage, World, every_point};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -73,13 +74,24 @@ async fn ask_for_all(world: &World) -> Result<()> {
 }
 
 async fn in_one_round_trip(stage: Stage) {
-    let check = async |world: &World, _: &Result<()>| match number(&day(world).await) {
+    let recover = async |world: &World, _: &Result<()>| ask_for_all(world).await;
+    let run = async |world: &World| ask_for_all(world).await;
+    let report = every_point(&stage, async |_| {}, run, recover, is_counted_twice).await;
+    report.assert_clean("exactly once, one round trip", &stage, 21);
+}
+
+async fn is_counted_twice(world: &World, _: &Result<()>) -> Result<(), String> {
+    match number(&day(world).await) {
         2 => Ok(()),
         n => Err(format!("counted {n} instead of 2")),
-    };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_round_trip_over_the_wire() {
     let recover = async |world: &World, _: &Result<()>| ask_for_all(world).await;
-    let report = every_point(&stage, async |_| {}, async |world| ask_for_all(world).await, recover, check).await;
-    report.assert_clean("exactly once, one round trip", &stage, 21);
+    let run = async |world: &World| ask_for_all(world).await;
+    assert_right("exactly once", &every_pair(async |_| {}, run, recover, is_counted_twice).await, 12);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
     reason = "helpers of tests are tests"
 )]
 
+mod black_pipe;
 mod clocks;
 mod crash;
 mod exactly_once;

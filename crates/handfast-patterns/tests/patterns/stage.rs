@@ -1,6 +1,7 @@
 //! The stores that scenarios run on.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -60,12 +61,7 @@ impl Stage {
     pub(crate) async fn server() -> Self {
         let (sources, clock) = Sources::manual(1);
         let database = Database::local(MemoryStore::new(sources.clone()), sources);
-        let listen = Address::Tcp("127.0.0.1:0".parse().unwrap());
-        let server =
-            Server::new(Listeners::bind(&[listen]).await.unwrap(), handfast_server::Options::default(), database);
-        let Some(Address::Tcp(address)) = server.addresses().first().cloned() else { panic!("no address") };
-        let served = Served(server.shutdown_handle());
-        tokio::spawn(server.run());
+        let (served, address) = Served::start(database).await;
         let store = connect(&format!("mongodb://{address}/"), Sources::seeded(2), ConnectOptions::default()).await;
         let store = store.unwrap().store;
         let begin = ManualClock::START;
@@ -130,7 +126,20 @@ impl Stage {
 }
 
 /// Our server, which stops when this is dropped.
-struct Served(ShutdownHandle);
+pub(crate) struct Served(ShutdownHandle);
+
+impl Served {
+    /// Starts our server in this process, and returns its address.
+    pub(crate) async fn start(database: Database) -> (Self, SocketAddr) {
+        let listen = Address::Tcp("127.0.0.1:0".parse().unwrap());
+        let server =
+            Server::new(Listeners::bind(&[listen]).await.unwrap(), handfast_server::Options::default(), database);
+        let Some(Address::Tcp(address)) = server.addresses().first().cloned() else { panic!("no address") };
+        let served = Served(server.shutdown_handle());
+        tokio::spawn(server.run());
+        (served, address)
+    }
+}
 
 impl Drop for Served {
     fn drop(&mut self) {

@@ -50,6 +50,12 @@ fn ext_blackpipe_go_repeats() {
     check(&programs, "repeats", &NOT_REPEATED, &REPEATED);
 }
 
+#[test]
+fn ext_blackpipe_java_repeats() {
+    let Some(programs) = Programs::java() else { return };
+    check(&programs, "Repeats", &NOT_REPEATED, &REPEATED);
+}
+
 /// The Rust driver has no method for bulk writes to a collection.
 #[test]
 fn ext_blackpipe_rust_driver_repeats() {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::running::output;
+use crate::running::{java_arguments, output};
 use crate::support::{Tool, Turn, root, turn};
 
 /// The faults of every exploration.
@@ -14,9 +14,11 @@ const JOBS: &str = "4";
 /// Generous for a busy machine: none of these programs hangs.
 const TIMEOUT: &str = "2m";
 
-/// Programs of one tool. Each is an argument of the tool: its name between a prefix and a suffix.
+/// Programs of one tool. Each is the last argument of the tool: its name between a prefix and a suffix.
 pub(super) struct Programs {
     tool: String,
+    /// The arguments before the program.
+    arguments: Vec<String>,
     prefix: String,
     suffix: &'static str,
     has_setup: bool,
@@ -40,19 +42,29 @@ impl Programs {
         let has = |name: &str| folder.join(format!("{name}{suffix}")).exists();
         let (has_setup, has_check) = (has("setup"), has("check"));
         let prefix = format!("{}/", folder.display());
-        Some(Programs { tool: tool.find()?, prefix, suffix, has_setup, has_check, _turn: turn() })
+        Some(Programs { prefix, suffix, has_setup, has_check, ..Self::named(tool.find()?) })
     }
 
     /// Returns the programs for a subject that are built into a tool, such as `prices-app` and `prices-check`, if it is installed.
     pub(super) fn built_in(tool: Tool, subject: &str) -> Option<Self> {
         let prefix = format!("{subject}-");
-        Some(Programs { tool: tool.find()?, prefix, suffix: "", has_setup: true, has_check: true, _turn: turn() })
+        Some(Programs { prefix, has_setup: true, has_check: true, ..Self::named(tool.find()?) })
     }
 
     /// Returns the program that shows what a driver repeats, which is built into a tool, if it is installed.
     pub(super) fn driver(tool: Tool) -> Option<Self> {
-        let prefix = String::new();
-        Some(Programs { tool: tool.find()?, prefix, suffix: "", has_setup: false, has_check: false, _turn: turn() })
+        Some(Self::named(tool.find()?))
+    }
+
+    /// Returns the programs in Java, if they are installed.
+    pub(super) fn java() -> Option<Self> {
+        Some(Programs { arguments: java_arguments()?, ..Self::named("java".to_owned()) })
+    }
+
+    /// Returns programs without setup and check, which are called by their names.
+    fn named(tool: String) -> Self {
+        let (arguments, prefix) = (Vec::new(), String::new());
+        Programs { tool, arguments, prefix, suffix: "", has_setup: false, has_check: false, _turn: turn() }
     }
 
     /// Explores a program, and returns its pairs.
@@ -64,7 +76,7 @@ impl Programs {
                 command.args([flag, &format!("'{}' '{}'", self.tool, self.argument(name))]);
             }
         }
-        let output = output(command.args(["--", &self.tool, &self.argument(program)]));
+        let output = output(command.args(["--", &self.tool]).args(&self.arguments).arg(self.argument(program)));
         let (_, report) = super::report(&output);
         report["pairs"].as_array().expect("the pairs").clone()
     }

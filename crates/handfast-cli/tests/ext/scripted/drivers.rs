@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::running::output;
+use crate::running::{java_arguments, output};
 use crate::support::{Tool, root};
 
 /// The program of a driver.
@@ -29,10 +29,8 @@ impl Driver {
     }
 
     pub(super) fn java() -> Option<Self> {
-        let folder = Tool::JavaClients.find()?;
-        // Short programs are not worth the second compiler.
-        let arguments = ["-XX:TieredStopAtLevel=1", "-cp", &format!("{folder}:{folder}/*"), "Scripted"];
-        Some(Driver { tool: "java".to_owned(), arguments: arguments.map(str::to_owned).to_vec() })
+        let arguments = [java_arguments()?, vec!["Scripted".to_owned()]].concat();
+        Some(Driver { tool: "java".to_owned(), arguments })
     }
 
     fn script(tool: Tool, path: &str) -> Option<Self> {

@@ -11,6 +11,7 @@ use handfast_store::StoreExt;
 use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
 
 use super::{Friends, HOUR, MINUTE, friends, kinds, new_id, numbered, open, open_with};
+use crate::black_pipe::{assert_right, every_pair};
 use crate::crash::{Stage, World, every_point};
 
 /// Makes users friends on both sides: the job of the seed, whose effects are counted.
@@ -30,45 +31,58 @@ async fn add_friends(world: &World) -> Result<Worker> {
     }))
 }
 
+async fn enqueue_and_drain(world: &World, unique: bool) -> Result<(Enqueued, Drained)> {
+    let queue = open_with(world, JobQueueOptions::default()).await?;
+    let first = queue.enqueue(friends()).await?;
+    world.acknowledge(&first, "jobs", doc! { "_id": new_id(first.clone()) });
+    let second = queue.enqueue(if unique { friends().unique("ann-bob") } else { friends() }).await?;
+    world.acknowledge(&second, "jobs", doc! { "_id": new_id(second.clone()) });
+    let drained = add_friends(world).await?.drain().await?;
+    world.acknowledge_none(drained, "jobs", doc! { "state": { "$ne": "DONE" } });
+    Ok((first, drained))
+}
+
+async fn reclaim_and_drain(world: &World) -> Result<()> {
+    let worker = add_friends(world).await?;
+    open_with(world, JobQueueOptions::default()).await?.reclaim(10).await?;
+    let drained = worker.drain().await?;
+    assert_eq!((drained.failed, drained.lost), (0, 0));
+    Ok(())
+}
+
+/// Checks that all jobs are done, and each had its effect once.
+async fn all_are_friends(world: &World, answer: &Result<(Enqueued, Drained)>) -> Result<(), String> {
+    let queue = open_with(world, JobQueueOptions::default()).await.map_err(|error| error.to_string())?;
+    let done = queue.list(JobState::Done, 10).await.map_err(|error| error.to_string())?;
+    let depth = queue.depth().await.map_err(|error| error.to_string())?;
+    if (depth.due, depth.processing, depth.failed) != (0, 0, 0) {
+        return Err(format!("{depth:?}"));
+    }
+    if answer.is_ok() && done.len() != 2 {
+        return Err(format!("{} done", done.len()));
+    }
+    for user in ["ann", "bob"] {
+        let user = world.store.find_one(&world.namespace("users"), rawdoc! { "_id": user }).await.unwrap();
+        let friends = user.map_or(0, |user| user.get_i64("friends").unwrap_or(-1));
+        if friends != done.len() as i64 {
+            return Err(format!("{} jobs are done, and one user has {friends} friends", done.len()));
+        }
+    }
+    Ok(())
+}
+
 async fn killed_at_every_operation(stage: Stage, unique: bool) {
-    let run = async |world: &World| {
-        let queue = open_with(world, JobQueueOptions::default()).await?;
-        let first = queue.enqueue(friends()).await?;
-        world.acknowledge(&first, "jobs", doc! { "_id": new_id(first.clone()) });
-        let second = queue.enqueue(if unique { friends().unique("ann-bob") } else { friends() }).await?;
-        world.acknowledge(&second, "jobs", doc! { "_id": new_id(second.clone()) });
-        let drained = add_friends(world).await?.drain().await?;
-        world.acknowledge_none(drained, "jobs", doc! { "state": { "$ne": "DONE" } });
-        Ok((first, drained))
-    };
-    let recover = async |world: &World, _: &Result<_>| {
-        let worker = add_friends(world).await?;
-        open_with(world, JobQueueOptions::default()).await?.reclaim(10).await?;
-        let drained = worker.drain().await?;
-        assert_eq!((drained.failed, drained.lost), (0, 0));
-        Ok(())
-    };
-    let check = async |world: &World, answer: &Result<(Enqueued, Drained)>| {
-        let queue = open_with(world, JobQueueOptions::default()).await.map_err(|error| error.to_string())?;
-        let done = queue.list(JobState::Done, 10).await.map_err(|error| error.to_string())?;
-        let depth = queue.depth().await.map_err(|error| error.to_string())?;
-        if (depth.due, depth.processing, depth.failed) != (0, 0, 0) {
-            return Err(format!("{depth:?}"));
-        }
-        if answer.is_ok() && done.len() != 2 {
-            return Err(format!("{} done", done.len()));
-        }
-        for user in ["ann", "bob"] {
-            let user = world.store.find_one(&world.namespace("users"), rawdoc! { "_id": user }).await.unwrap();
-            let friends = user.map_or(0, |user| user.get_i64("friends").unwrap_or(-1));
-            if friends != done.len() as i64 {
-                return Err(format!("{} jobs are done, and one user has {friends} friends", done.len()));
-            }
-        }
-        Ok(())
-    };
-    let report = every_point(&stage, async |_| {}, run, recover, check).await;
+    let run = async |world: &World| enqueue_and_drain(world, unique).await;
+    let recover = async |world: &World, _: &Result<_>| reclaim_and_drain(world).await;
+    let report = every_point(&stage, async |_| {}, run, recover, all_are_friends).await;
     report.assert_clean("job queue", &stage, 98);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn done_over_the_wire() {
+    let run = async |world: &World| enqueue_and_drain(world, false).await;
+    let recover = async |world: &World, _: &Result<_>| reclaim_and_drain(world).await;
+    assert_right("job queue", &every_pair(async |_| {}, run, recover, all_are_friends).await, 40);
 }
 
 #[tokio::test]

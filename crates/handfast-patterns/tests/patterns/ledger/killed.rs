@@ -8,6 +8,7 @@ use handfast_patterns::ledger::{
 use handfast_store::StoreExt;
 
 use super::{HOUR, all, balance, books, commit_all, funded, open, posted, reports};
+use crate::black_pipe::{assert_right, every_pair};
 use crate::crash::{Stage, World, every_point};
 
 /// Checks that the books are right, and nothing waits.
@@ -87,6 +88,19 @@ async fn posted_and_killed(stage: Stage) {
     let check = async |world: &World, _: &Result<Vec<_>>| settled(world).await;
     let report = every_point(&stage, prepare, run, recover, check).await;
     report.assert_clean("ledger, four entries posted and committed", &stage, 525);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn posted_over_the_wire() {
+    let run = async |world: &World| {
+        let ledger = open(world).await?;
+        let posting = ledger.post(NewEntry::transfer("A", "B", 60, "EUR").with_id(1)).await?;
+        answered(world, 1, &posting);
+        ledger.commit(10).await
+    };
+    let recover = async |world: &World, _: &Result<_>| recovered(world).await;
+    let check = async |world: &World, _: &Result<_>| settled(world).await;
+    assert_right("ledger", &every_pair(prepare, run, recover, check).await, 40);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use handfast_patterns::{Result, Round};
 use handfast_store::StoreExt;
 
 use super::{HOUR, all, in_sync, insert, open, renamed, shown, site, swept, version};
+use crate::black_pipe::{assert_right, every_pair};
 use crate::crash::{Stage, World, every_point};
 
 /// Records the result of a change of user 1.
@@ -50,6 +51,18 @@ async fn killed_at_every_operation(stage: Stage) {
     };
     let report = every_point(&stage, site, run, recover, check).await;
     report.assert_clean("sync flag, two changes, two new copies and a delete", &stage, 315);
+}
+
+/// Renames a user, whose name has copies in three documents.
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_over_the_wire() {
+    let run = async |world: &World| {
+        let flag = open(world).await?;
+        Ok(changed(world, flag.change(flag.token(), 1, &renamed("Mary")).await?))
+    };
+    let recover = async |world: &World, _: &Result<Outcome>| swept(world).await;
+    let check = async |world: &World, _: &Result<Outcome>| in_sync(world).await;
+    assert_right("sync flag", &every_pair(site, run, recover, check).await, 40);
 }
 
 #[tokio::test]

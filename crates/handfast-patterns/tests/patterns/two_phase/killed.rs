@@ -9,6 +9,7 @@ use handfast_store::StoreExt;
 use handfast_store::decorator::{Fault, Operation};
 
 use super::{HOUR, accounts, all, balances, number, open, open_with, options};
+use crate::black_pipe::{assert_right, every_pair};
 use crate::crash::{Stage, World, every_point};
 use crate::fault::first;
 
@@ -92,6 +93,23 @@ async fn killed_at_every_operation(stage: Stage) {
     let check = async |world: &World, _: &Result<()>| check_shop(world).await;
     let report = every_point(&stage, shop, run, recover, check).await;
     report.assert_clean("two-phase commit, two transactions that are carried out", &stage, 168);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn carried_out_over_the_wire() {
+    let run = async |world: &World| {
+        let two_phase = open(world, "App1").await?;
+        two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
+        world.acknowledge("transfer is begun", "transactions", doc! { "_id": "transfer" });
+        let outcome = two_phase.run("transfer").await?;
+        if outcome == Outcome::Done {
+            world.acknowledge(&outcome, "transactions", doc! { "_id": "transfer", "state": "done" });
+        }
+        Ok(())
+    };
+    let recover = async |world: &World, _: &Result<()>| recovered(world, "App2").await;
+    let check = async |world: &World, _: &Result<()>| check_shop(world).await;
+    assert_right("two-phase commit", &every_pair(shop, run, recover, check).await, 40);
 }
 
 #[tokio::test]

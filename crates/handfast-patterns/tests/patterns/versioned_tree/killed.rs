@@ -5,6 +5,7 @@ use handfast_patterns::versioned_tree::Keep;
 use handfast_patterns::{Error, Result};
 
 use super::{all_whole, change, nothing_left, open, shown};
+use crate::black_pipe::{assert_right, every_pair};
 use crate::crash::{Stage, World, every_point};
 
 /// Writes a version, prunes the one before, and writes another version.
@@ -56,6 +57,21 @@ pub(super) async fn recovered(world: &World) -> Result<()> {
     tree.prune(Keep { last: 1, newer_than: None }, 10).await?;
     tree.tidy().await?;
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn written_over_the_wire() {
+    let prepare = async |world: &World| {
+        change(&open(world).await.unwrap(), &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
+    };
+    let run = async |world: &World| {
+        let version = change(&open(world).await?, &[("a", Some(2)), ("b", None)]).await?;
+        world.acknowledge(version, "items", committed_since(version));
+        Ok(version)
+    };
+    let recover = async |world: &World, _: &Result<i64>| recovered(world).await;
+    let check = async |world: &World, _: &Result<i64>| whole_and_nothing_left(world).await;
+    assert_right("versioned tree", &every_pair(prepare, run, recover, check).await, 40);
 }
 
 #[tokio::test]
