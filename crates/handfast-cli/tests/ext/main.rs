@@ -27,6 +27,7 @@ mod server_process;
 mod stores;
 mod support;
 mod syncs;
+mod workers;
 mod workloads;
 
 use support::{BOSS_PASSWORD, Certificate, Handfast, Tool, examples, run, run_with_own_servers};

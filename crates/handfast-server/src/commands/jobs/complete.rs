@@ -1,6 +1,6 @@
 //! `handfastCompleteJob`: records that a job is done, with the result of its handler.
 
-use handfast_patterns::job_queue::ClaimState;
+use handfast_patterns::job_queue::{ClaimState, JobState};
 
 use super::super::{Access, Call, Command};
 use super::{Claim, IN_TRANSACTION, NEEDS, claim_answer, owned};
@@ -27,6 +27,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.finish()?;
     let (queue, job) = claim.job(call).await?;
     let state = match job {
+        // An earlier transaction of the worker was committed, and has had the effect: this one would have it again.
+        Some(job) if call.transaction_number().is_some() && job.state == JobState::Done => ClaimState::Lost,
         Some(job) => queue.complete(&job, result).await?,
         None => ClaimState::Lost,
     };

@@ -152,6 +152,27 @@ async fn a_job_is_done_if_and_only_if_the_transaction_of_its_effect_commits() {
 }
 
 #[tokio::test]
+async fn a_job_that_is_done_is_lost_to_the_next_transaction_of_its_worker() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        client.run("d", enqueue(rawdoc! { "_id": 1, "type": "mail" })).await;
+        let job = claimed(&mut client).await.remove(0);
+        // The worker does not know that the first transaction was committed, and runs another one with the same effect.
+        for (number, expected) in [(1, "held"), (2, "lost")] {
+            client.run("d", in_transaction(rawdoc! { "insert": "sent", "documents": [{}] }, number, true)).await;
+            let complete = in_transaction(of_claim("handfastCompleteJob", &job), number, false);
+            assert_eq!(client.run("d", complete).await.text("claimState"), expected);
+            let end = if expected == "held" {
+                rawdoc! { "commitTransaction": 1 }
+            } else {
+                rawdoc! { "abortTransaction": 1 }
+            };
+            assert_eq!(client.run("admin", in_transaction(end, number, false)).await.double("ok"), 1.0);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_job_of_a_silent_worker_is_given_to_another_and_the_first_has_lost_it() {
     for mut server in TestServer::over_each_engine() {
         let mut client = server.connect();
