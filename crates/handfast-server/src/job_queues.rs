@@ -16,6 +16,7 @@ use lru::LruCache;
 use crate::commands::Call;
 use crate::error::CommandResult;
 use crate::lock::lock;
+use crate::request::check_written;
 use crate::sessions::OpenTransaction;
 use crate::state::Shared;
 use crate::transactions::RequestContext;
@@ -59,15 +60,20 @@ impl JobQueues {
 
     /// Returns the queue that a command names: in its transaction, or with its write concern.
     pub(crate) async fn of(call: &Call<'_>) -> CommandResult<JobQueue> {
+        let queue = JobQueues::outside(call).await?;
+        Ok(match call.context {
+            RequestContext::Transaction { open, .. } => queue.within(Arc::new(TransactionStore(Arc::clone(open)))),
+            RequestContext::Plain | RequestContext::RetryableWrite { .. } | RequestContext::Snapshot(_) => queue,
+        })
+    }
+
+    /// Returns the queue that a command names outside of its transaction, with its write concern.
+    pub(crate) async fn outside(call: &Call<'_>) -> CommandResult<JobQueue> {
         let namespace = call.request.namespace()?;
+        check_written(&namespace)?;
         let queue = call.shared.job_queues.opened(call.shared, namespace).await?;
-        let store: Arc<dyn DocumentStore> = match call.context {
-            RequestContext::Transaction { open, .. } => Arc::new(TransactionStore(Arc::clone(open))),
-            RequestContext::Plain | RequestContext::RetryableWrite { .. } | RequestContext::Snapshot(_) => {
-                Arc::new(WithDurability::new(Arc::new(call.shared.database.clone()), call.durability()))
-            }
-        };
-        Ok(queue.within(store))
+        let store = WithDurability::new(Arc::new(call.shared.database.clone()), call.durability());
+        Ok(queue.within(Arc::new(store)))
     }
 
     /// Returns an open queue. It is opened outside of the transaction of the command, which could not create its indexes.

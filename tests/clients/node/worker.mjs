@@ -14,6 +14,9 @@ const COUNT = 5;
 // The pause between two looks at an empty queue, and before a job is repeated after an error.
 const PAUSE_MILLIS = 20;
 
+// In a transaction a job that another worker has, or that is done, is an error, which aborts the transaction.
+const LOST_CODES = [117, 256];
+
 const client = new MongoClient(process.env.MONGODB_URI);
 const shop = client.db("shop");
 
@@ -68,6 +71,7 @@ async function work(job) {
     try {
       return await { mail, count }[job.type](job).catch(unless(Lost));
     } catch (error) {
+      if (LOST_CODES.includes(error.code)) return;
       await afterError(error);
     }
   }

@@ -18,6 +18,9 @@ COUNT = 5
 # The pause between two looks at an empty queue, and before a job is repeated after an error.
 PAUSE_SECONDS = 0.02
 
+# In a transaction a job that another worker has, or that is done, is an error, which aborts the transaction.
+LOST_CODES = (117, 256)
+
 client = pymongo.MongoClient(os.environ["MONGODB_URI"])
 shop = client.shop
 
@@ -76,6 +79,8 @@ def work(job):
         except Lost:
             return None
         except pymongo.errors.PyMongoError as error:
+            if getattr(error, "code", None) in LOST_CODES:
+                return None
             after(error)
 
 

@@ -41,17 +41,30 @@ enum First {
     Other(Option<Bson>),
 }
 
+/// Limit on the bytes of a worker's name, which becomes part of each job.
+const WORKER_BYTES_MAX: usize = 1000;
+
+fn check_worker(name: &str) -> Result<()> {
+    if name.len() <= WORKER_BYTES_MAX {
+        return Ok(());
+    }
+    let bytes = name.len();
+    Err(Error::invalid(format!("the name of the worker has {bytes} bytes, and at most {WORKER_BYTES_MAX} are allowed")))
+}
+
 impl JobQueue {
     /// Claims the job that comes first by priority, then by its time, then by its age; `None` while the queue is
     /// paused. No other worker gets it until the lease is over. [`Worker`](super::Worker) claims and runs jobs; call
     /// this function from programs with workers of their own.
     ///
     /// # Errors
-    /// [`Error::Store`] if the store fails: a job may have been claimed, and returns to the queue after its lease.
+    /// [`Error::Store`] if the store fails: a job may have been claimed, and returns to the queue after its lease. [`Error::Invalid`] for a worker's name of more
+    /// than 1,000 bytes.
     ///
     /// # Cancellation
     /// A job may have been claimed, and returns to the queue after its lease.
     pub async fn claim(&self, worker: &str, kinds: &[String]) -> Result<Option<Job>> {
+        check_worker(worker)?;
         if self.is_paused().await? {
             return Ok(None);
         }
@@ -158,6 +171,7 @@ impl JobQueue {
     /// # Errors
     /// [`Error::Store`] if the store fails: some jobs may have been claimed, and return to the queue after the lease.
     pub async fn claim_many(&self, worker: &str, kinds: &[String], count: u32) -> Result<Vec<Job>> {
+        check_worker(worker)?;
         if self.options.ordered || self.options.limits.any() {
             return self.claim_one_by_one(worker, kinds, count).await;
         }

@@ -8,7 +8,7 @@ use bson::{Bson, Document, doc};
 use super::requests::{self, ClaimEnd};
 use super::{Job, JobEvent, JobQueue, JobState};
 use crate::metrics::Event;
-use crate::steps::Request;
+use crate::steps::{Request, raw};
 use crate::{Error, Result};
 
 /// Attempts at a cancellation when workers claim the job and return it meanwhile.
@@ -16,6 +16,9 @@ const RACES_MAX: u32 = 16;
 /// Limit on the characters of an error that are kept: a longer one could make the document too large for the store,
 /// and the job would never end.
 const ERROR_CHARACTERS_MAX: usize = 2000;
+
+/// Limit on the bytes of a job's progress, and of its result: see the limit on its details.
+const VALUE_BYTES_MAX: usize = 512 * 1024;
 
 /// The state of a worker's claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,11 @@ impl JobQueue {
     }
 
     /// Renews the claim of a worker, and records its progress.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a progress of more than 512 KiB.
     pub async fn renew(&self, job: &Job, progress: Option<Bson>) -> Result<ClaimState> {
+        check_value("progress", progress.as_ref())?;
         let Some(claim) = job.claim() else { return Ok(ClaimState::Lost) };
         let held = requests::held(self.fields(), &job.id, claim);
         // A repeated renewal only sets a later time.
@@ -58,8 +65,9 @@ impl JobQueue {
     ///
     /// # Errors
     /// [`Error::Store`] if the store fails: complete the job again, or leave it until its lease is over, after which
-    /// it is done again.
+    /// it is done again. [`Error::Invalid`] for a result of more than 512 KiB.
     pub async fn complete(&self, job: &Job, result: Option<Bson>) -> Result<ClaimState> {
+        check_value("result", result.as_ref())?;
         self.end_claim(job, &ClaimEnd::Completed { result }).await
     }
 
@@ -230,4 +238,17 @@ impl JobQueue {
 /// Cuts an error to the length that a job keeps.
 fn kept(error: &str) -> String {
     error.chars().take(ERROR_CHARACTERS_MAX).collect()
+}
+
+/// Checks the size of a value that is kept with its job.
+fn check_value(what: &str, value: Option<&Bson>) -> Result<()> {
+    let Some(value) = value else { return Ok(()) };
+    let bytes = raw(&doc! { "": value })?.as_bytes().len();
+    if bytes <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    let advice = "keep more in a document of its own";
+    Err(Error::invalid(format!(
+        "the {what} of a job has {bytes} bytes, and at most {VALUE_BYTES_MAX} are allowed: {advice}"
+    )))
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Limits;
 use crate::fields::field_names;
 use crate::runner::jittered;
+use crate::steps::raw;
 use crate::value::{count, millis};
 use crate::{Error, FieldNames, Result};
 
@@ -198,6 +199,10 @@ impl JobFields {
     }
 }
 
+/// Limit on the bytes of a job's details. A store of single documents keeps a document and its next version in 16 MiB, and each version has progress and
+/// result, too.
+const DETAILS_BYTES_MAX: usize = 6 * 1024 * 1024;
+
 /// A job to be enqueued.
 #[derive(Clone, Debug)]
 pub struct NewJob {
@@ -322,6 +327,13 @@ impl NewJob {
         }
         if matches!(self.id, Some(Bson::Array(_) | Bson::RegularExpression(_) | Bson::Undefined)) {
             return Err(Error::invalid("the id of a job is of a type that no `_id` may have"));
+        }
+        let bytes = raw(&self.details)?.as_bytes().len();
+        if bytes > DETAILS_BYTES_MAX {
+            let why = "so that its worker, errors and result fit into its document: keep more in a document of its own";
+            return Err(Error::invalid(format!(
+                "the details of a job have {bytes} bytes, and at most {DETAILS_BYTES_MAX} are allowed, {why}"
+            )));
         }
         self.backoff.map_or(Ok(()), |backoff| backoff.check())
     }

@@ -377,7 +377,11 @@ impl Worker {
                 task.shutdown().await;
                 Ok(held_or(self.queue.release(&job).await?, Ended::Released))
             }
-            Some(Ok(Ok(result))) => Ok(held_or(self.queue.complete(&job, result).await?, Ended::Completed)),
+            Some(Ok(Ok(result))) => match self.queue.complete(&job, result).await {
+                // The next attempt would have the same result.
+                Err(Error::Invalid { what }) => Ok(held_or(self.queue.give_up(&job, &what).await?, Ended::Failed)),
+                held => Ok(held_or(held?, Ended::Completed)),
+            },
             Some(Ok(Err(JobError::Retry(error)))) => Ok(held_or(self.queue.fail(&job, &error).await?, Ended::Failed)),
             Some(Ok(Err(JobError::GiveUp(error)))) => {
                 Ok(held_or(self.queue.give_up(&job, &error).await?, Ended::Failed))

@@ -74,7 +74,7 @@ fn job_argument<'a>(arguments: &mut Arguments<'a>) -> CommandResult<Arguments<'a
 }
 
 fn required_id(job: &mut Arguments<'_>) -> CommandResult<Bson> {
-    let id = job.any("_id")?;
+    let id = job.any_or_null("_id")?;
     owned(job.required("_id", id)?)
 }
 

@@ -1,10 +1,15 @@
 //! `handfastCompleteJob`: records that a job is done, with the result of its handler.
 
+use bson::Bson;
+use bson::oid::ObjectId;
+use handfast_mql::Code;
+use handfast_patterns::JobQueue;
 use handfast_patterns::job_queue::{ClaimState, JobState};
 
 use super::super::{Access, Call, Command};
 use super::{Claim, IN_TRANSACTION, NEEDS, claim_answer, owned};
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
+use crate::job_queues::JobQueues;
 use crate::reply::Answer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -25,12 +30,36 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let claim = Claim::read(&mut arguments)?;
     let result = arguments.any_or_null("result")?.map(owned).transpose()?;
     arguments.finish()?;
+    let (id, claim_id) = (claim.id.clone(), claim.claim);
     let (queue, job) = claim.job(call).await?;
+    if call.transaction_number().is_some() {
+        match job.as_ref().map(|job| job.state) {
+            Some(JobState::Processing) => {}
+            Some(JobState::Done) => return Err(done_before()),
+            Some(_) | None => return Err(not_held(&JobQueues::outside(call).await?, id, claim_id).await?),
+        }
+    }
     let state = match job {
-        // An earlier transaction of the worker was committed, and has had the effect: this one would have it again.
-        Some(job) if call.transaction_number().is_some() && job.state == JobState::Done => ClaimState::Lost,
         Some(job) => queue.complete(&job, result).await?,
         None => ClaimState::Lost,
     };
     Ok(claim_answer(state))
+}
+
+/// Returns the error of a transaction whose worker has completed the job in an earlier one, which has had the effect: this one would have it again.
+fn done_before() -> CommandError {
+    let text = "the job was done under this claim: an earlier transaction of its worker has committed, so this one was aborted";
+    CommandError::new(Code::TransactionCommitted, text)
+}
+
+/// Returns the error of a transaction that does not see the claim. An error aborts the transaction, so that the effect of a job that was lost is not committed.
+async fn not_held(outside: &JobQueue, id: Bson, claim: ObjectId) -> CommandResult<CommandError> {
+    let now = outside.claimed(id, claim).await?;
+    if now.is_some_and(|job| job.state == JobState::Processing) {
+        // The driver runs the transaction again, with a newer snapshot.
+        let text = "the transaction has begun before the job was claimed: begin it again";
+        return Ok(CommandError::new(Code::WriteConflict, text));
+    }
+    let text = "the claim is lost: another worker has the job, or had it, so the transaction was aborted";
+    Ok(CommandError::new(Code::ConflictingOperationInProgress, text))
 }

@@ -59,7 +59,7 @@ fn read(job: &RawDocument) -> CommandResult<NewJob> {
     let kind = required_text(&mut arguments, "type")?;
     let details = Document::try_from(arguments.document_or_empty("details")?)?;
     let mut job = NewJob::new(kind, &details)?;
-    if let Some(id) = arguments.any("_id")? {
+    if let Some(id) = arguments.any_or_null("_id")? {
         job = job.with_id(owned(id)?);
     }
     if let Some(priority) = arguments.integer("priority")? {

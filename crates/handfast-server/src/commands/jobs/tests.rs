@@ -151,25 +151,58 @@ async fn a_job_is_done_if_and_only_if_the_transaction_of_its_effect_commits() {
     }
 }
 
+/// Runs a transaction that inserts a document into `sent` and completes a job; returns the reply to the completion.
+async fn complete_in_transaction(client: &mut TestClient, job: &RawDocument, number: i64) -> RawDocumentBuf {
+    client.run("d", in_transaction(rawdoc! { "insert": "sent", "documents": [{}] }, number, true)).await;
+    client.run("d", in_transaction(of_claim("handfastCompleteJob", job), number, false)).await
+}
+
 #[tokio::test]
-async fn a_job_that_is_done_is_lost_to_the_next_transaction_of_its_worker() {
+async fn the_effect_of_a_job_that_is_done_or_lost_is_not_committed() {
     for mut server in TestServer::over_each_engine() {
         let mut client = server.connect();
         client.run("d", enqueue(rawdoc! { "_id": 1, "type": "mail" })).await;
-        let job = claimed(&mut client).await.remove(0);
-        // The worker does not know that the first transaction was committed, and runs another one with the same effect.
-        for (number, expected) in [(1, "held"), (2, "lost")] {
-            client.run("d", in_transaction(rawdoc! { "insert": "sent", "documents": [{}] }, number, true)).await;
-            let complete = in_transaction(of_claim("handfastCompleteJob", &job), number, false);
-            assert_eq!(client.run("d", complete).await.text("claimState"), expected);
-            let end = if expected == "held" {
-                rawdoc! { "commitTransaction": 1 }
-            } else {
-                rawdoc! { "abortTransaction": 1 }
-            };
-            assert_eq!(client.run("admin", in_transaction(end, number, false)).await.double("ok"), 1.0);
+        let first = claimed(&mut client).await.remove(0);
+        check(&mut client, of_claim("handfastReleaseJob", &first), rawdoc! { "claimState": "held" }).await;
+        let second = claimed(&mut client).await.remove(0);
+        // The worker of the first claim, and that of the second one twice: it does not know that its transaction was committed.
+        for (number, job, code) in [(1, &first, 117), (2, &second, 0), (3, &second, 256)] {
+            let reply = complete_in_transaction(&mut client, job, number).await;
+            assert_eq!(reply.get_i32("code").unwrap_or(0), code, "{reply:?}");
+            let reply = client.run("admin", in_transaction(rawdoc! { "commitTransaction": 1 }, number, false)).await;
+            assert_eq!(reply.double("ok"), f64::from(u8::from(code == 0)), "{reply:?}");
         }
+        assert_eq!(client.run("d", rawdoc! { "count": "sent" }).await.int("n"), 1);
     }
+}
+
+#[tokio::test]
+async fn a_transaction_that_began_before_the_claim_begins_again() {
+    for mut server in TestServer::over_each_engine() {
+        let (mut client, mut other) = (server.connect(), server.connect());
+        client.run("d", enqueue(rawdoc! { "_id": 1, "type": "mail" })).await;
+        client.run("d", in_transaction(rawdoc! { "insert": "sent", "documents": [{}] }, 1, true)).await;
+        let job = claimed(&mut other).await.remove(0);
+        let reply = client.run("d", in_transaction(of_claim("handfastCompleteJob", &job), 1, false)).await;
+        assert_eq!(
+            (reply.int("code"), labels(&reply)),
+            (112, vec!["TransientTransactionError".to_owned()]),
+            "{reply:?}"
+        );
+        assert_eq!(complete_in_transaction(&mut client, &job, 2).await.text("claimState"), "held");
+    }
+}
+
+#[tokio::test]
+async fn null_is_the_id_of_one_job() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    for inserted in [true, false] {
+        let job = rawdoc! { "_id": null, "type": "mail" };
+        check(&mut client, enqueue(job), rawdoc! { "_id": null, "inserted": inserted }).await;
+    }
+    let job = claimed(&mut client).await.remove(0);
+    check(&mut client, of_claim("handfastCompleteJob", &job), rawdoc! { "claimState": "held" }).await;
 }
 
 #[tokio::test]
@@ -255,6 +288,17 @@ async fn wrong_arguments_are_refused_by_name() {
         (enqueue(rawdoc! { "type": "x", "runAt": 1 }), 14, "runAt must be a date"),
         (enqueue(rawdoc! { "type": "x", "uniqueForEver": true }), 2, "need the key: unique"),
         (enqueue(rawdoc! { "type": "x", "order": "ann" }), 2, "order"),
+        (
+            enqueue(rawdoc! { "type": "x", "details": { "text": "x".repeat(7 << 20) } }),
+            2,
+            "at most 6291456 are allowed",
+        ),
+        (rawdoc! { "handfastEnqueueJob": "system.views", "job": { "type": "x" } }, 73, "Invalid system namespace"),
+        (
+            rawdoc! { "handfastClaimJobs": "jobs", "worker": "w".repeat(2000), "types": ["x"] },
+            2,
+            "the name of the worker",
+        ),
         (rawdoc! { "handfastClaimJobs": "jobs", "worker": "w", "types": [] }, 2, "types must name"),
         (rawdoc! { "handfastClaimJobs": "jobs", "worker": "w", "types": [1] }, 14, "array of strings"),
         (
