@@ -50,7 +50,8 @@ fn the_properties_of_all_commands_are_those_of_mongodb() {
     let statements = ["bulkWrite", "delete", "findAndModify", "insert", "update"];
     let collections = ["create", "createIndexes"];
     let reads = ["aggregate", "distinct", "find"];
-    let mut allowed = [&statements[..], &collections, &reads].concat();
+    let steps = ["handfastCancelJob", "handfastCompleteJob", "handfastEnqueueJob"];
+    let mut allowed = [&statements[..], &collections, &reads, &steps].concat();
     allowed.sort_unstable();
     check_in_transaction(InTransaction::Allowed, &allowed);
     check(&statements, &|c| c.properties.retryable);
@@ -96,7 +97,7 @@ async fn every_command_refuses_an_unknown_option() {
         for element in &rawdoc! {
             "collection": "c", "cursors": [], "documents": [{ "_id": 1 }], "updates": [{ "q": {}, "u": {} }],
             "deletes": [{ "q": {}, "limit": 1 }], "pipeline": [], "cursor": {}, "key": "a", "indexes": [], "index": "*",
-            "to": "d.e", "op": 1, "ops": [], "nsInfo": [], "update": {}, "pwd": "p", "roles": [], "conversationId": 1,
+            "to": "d.e", "op": 1, "worker": "w", "types": ["x"], "error": "e", "ops": [], "nsInfo": [], "update": {}, "pwd": "p", "roles": [], "conversationId": 1,
             "mechanism": "SCRAM-SHA-256", "payload": Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() },
         } {
             let (name, value) = element.unwrap();
@@ -119,11 +120,21 @@ async fn every_command_refuses_an_unknown_option() {
                 "grantRolesToUser" | "revokeRolesFromUser" => &["roles"],
                 "saslStart" => &["mechanism", "payload"],
                 "saslContinue" => &["conversationId", "payload"],
+                "handfastClaimJobs" => &["worker", "types"],
+                "handfastFailJob" => &["error"],
                 _ => &[],
             };
             if needed.contains(&name.as_str()) {
                 body.append(name, value);
             }
+        }
+        match command.name {
+            "handfastEnqueueJob" => body.append(bson::raw::cstr!("job"), rawdoc! { "type": "x" }),
+            name if name.starts_with("handfast") && name.ends_with("Job") => {
+                let claim = bson::oid::ObjectId::from_bytes([1; 12]);
+                body.append(bson::raw::cstr!("job"), rawdoc! { "_id": 1, "claim": claim });
+            }
+            _ => {}
         }
         body.append(bson::raw::cstr!("fooBar"), 1);
         if command.properties.in_transaction.is_end() {

@@ -55,7 +55,7 @@ const OTHER_COMMANDS: [&str; 25] = [
 /// Commands of administration, of which some name a collection.
 ///
 /// Source: "Database Commands" of the MongoDB manual, versions 3.6 to 8.0, and the commands that other servers add (`customAction` of Azure Cosmos
-/// DB, `modifyChangeStreams` of Amazon DocumentDB, `handfastBackup`).
+/// DB, `modifyChangeStreams` of Amazon DocumentDB, `handfastBackup` and its like of Handfast).
 const FURTHER_COMMANDS: &str = "
     abortMoveCollection abortReshardCollection abortUnshardCollection addShard addShardToZone analyzeShardKey appendOplogNote applyOps
     autoCompact availableQueryOptions balancerCollectionStatus balancerStart balancerStatus balancerStop captrunc checkMetadataConsistency
@@ -67,7 +67,8 @@ const FURTHER_COMMANDS: &str = "
     flushRouterConfig forceerror fsync fsyncUnlock geoNear geoSearch getAuditConfig getChangeStreamState getClusterParameter
     getCmdLineOpts getDatabaseVersion getDefaultRWConcern getDiagnosticData getFreeMonitoringStatus getLastError getLog getnonce
     getPrevError getQueryableEncryptionCountInfo getShardMap getShardVersion getTransitionToDedicatedConfigServerStatus godinsert
-    grantPrivilegesToRole grantRolesToRole grantRolesToUser group handfastBackup httpClientRequest invalidateUserCache isdbgrid
+    grantPrivilegesToRole grantRolesToRole grantRolesToUser group handfastBackup handfastCancelJob handfastClaimJobs handfastCompleteJob
+    handfastEnqueueJob handfastFailJob handfastReleaseJob handfastRenewJob httpClientRequest invalidateUserCache isdbgrid
     killAllSessions killAllSessionsByPattern listShards lockInfo logRotate medianKey mergeAllChunksOnShard mergeChunks modifyChangeStreams
     moveChunk moveCollection movePrimary moveRange netstat oidReset parallelCollectionScan planCacheClear planCacheClearFilters
     planCacheListFilters planCacheListPlans planCacheListQueryShapes planCacheSetFilter prepareTransaction profile
