@@ -99,7 +99,7 @@ async fn compare(counters: &Counters, other: &Counters, views: u64, at: &str) {
     assert_eq!(counters.saved().views + other.saved().views, views, "{at}");
 }
 
-/// What the store had when it had ended what it was asked for.
+/// Whether the store has the batch after it has carried out all requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Late {
     /// The pass did not send so many requests.

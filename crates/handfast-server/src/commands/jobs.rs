@@ -24,7 +24,7 @@ use handfast_mql::Code;
 use handfast_patterns::JobQueue;
 use handfast_patterns::job_queue::{ClaimState, Job};
 
-use super::{Call, InTransaction, Properties};
+use super::{Access, Call, Command, InTransaction, Properties, Running};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -38,6 +38,27 @@ const NEEDS: Needs = Needs::Collection(&[Action::Find, Action::Write, Action::St
 
 /// The properties of the commands that can be part of a transaction.
 const IN_TRANSACTION: Properties = Properties { in_transaction: InTransaction::Allowed, ..Properties::DEFAULT };
+
+/// Returns a command of job queues.
+const fn command(
+    name: &'static str,
+    help: &'static str,
+    properties: Properties,
+    run: for<'a> fn(&'a Call<'a>) -> Running<'a>,
+) -> Command {
+    Command {
+        name,
+        aliases: &[],
+        help,
+        access: Access::Write,
+        needs: NEEDS,
+        admin_only: false,
+        confidential: false,
+        versioned: false,
+        properties,
+        run,
+    }
+}
 
 /// The claim that a worker's command is about.
 struct Claim {
@@ -60,10 +81,14 @@ impl Claim {
     }
 
     /// Returns the queue, and the job if the claim still holds or was the last one.
-    async fn job(self, call: &Call<'_>) -> CommandResult<(JobQueue, Option<Job>)> {
+    async fn job(&self, call: &Call<'_>) -> CommandResult<(JobQueue, Option<Job>)> {
         let queue = JobQueues::of(call).await?;
-        let job = queue.claimed(self.id, self.claim).await?;
+        let job = self.of(&queue).await?;
         Ok((queue, job))
+    }
+
+    async fn of(&self, queue: &JobQueue) -> CommandResult<Option<Job>> {
+        Ok(queue.claimed(self.id.clone(), self.claim).await?)
     }
 }
 

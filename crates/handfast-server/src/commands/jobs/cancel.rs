@@ -1,25 +1,15 @@
 //! `handfastCancelJob`: cancels a job, which no worker does then. A worker that has the job
 //! learns of it when it next renews or returns the job.
 
-use super::super::{Access, Call, Command};
-use super::{IN_TRANSACTION, NEEDS, job_argument, required_id};
+use super::super::{Call, Command};
+use super::{IN_TRANSACTION, command, job_argument, required_id};
 use crate::error::CommandResult;
 use crate::job_queues::JobQueues;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
-pub(crate) const COMMAND: Command = Command {
-    name: "handfastCancelJob",
-    aliases: &[],
-    help: "cancels a job",
-    access: Access::Write,
-    needs: NEEDS,
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    properties: IN_TRANSACTION,
-    run: |call| Box::pin(run(call)),
-};
+pub(crate) const COMMAND: Command =
+    command("handfastCancelJob", "cancels a job", IN_TRANSACTION, |call| Box::pin(run(call)));
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastCancelJob");

@@ -6,8 +6,8 @@ use handfast_mql::depth::ANSWER_BYTES_MAX;
 use handfast_patterns::JobQueue;
 use handfast_patterns::job_queue::Job;
 
-use super::super::{Access, Call, Command, Properties};
-use super::{NEEDS, put_value, required_text};
+use super::super::{Call, Command, Properties};
+use super::{command, put_value, required_text};
 use crate::error::{CommandError, CommandResult};
 use crate::job_queues::JobQueues;
 use crate::reply::Answer;
@@ -21,18 +21,8 @@ const RECLAIMED_MAX: u32 = 100;
 /// The bytes of a reply beside its jobs.
 const ENVELOPE_BYTES_MAX: usize = 1024;
 
-pub(crate) const COMMAND: Command = Command {
-    name: "handfastClaimJobs",
-    aliases: &[],
-    help: "gives jobs to a worker",
-    access: Access::Write,
-    needs: NEEDS,
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    properties: Properties::DEFAULT,
-    run: |call| Box::pin(run(call)),
-};
+pub(crate) const COMMAND: Command =
+    command("handfastClaimJobs", "gives jobs to a worker", Properties::DEFAULT, |call| Box::pin(run(call)));
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastClaimJobs");

@@ -1,42 +1,28 @@
 //! `handfastCompleteJob`: records that a job is done, with the result of its handler.
 
-use bson::Bson;
-use bson::oid::ObjectId;
 use handfast_mql::Code;
-use handfast_patterns::JobQueue;
 use handfast_patterns::job_queue::{ClaimState, JobState};
 
-use super::super::{Access, Call, Command};
-use super::{Claim, IN_TRANSACTION, NEEDS, claim_answer, owned};
+use super::super::{Call, Command};
+use super::{Claim, IN_TRANSACTION, claim_answer, command, owned};
 use crate::error::{CommandError, CommandResult};
 use crate::job_queues::JobQueues;
 use crate::reply::Answer;
 
-pub(crate) const COMMAND: Command = Command {
-    name: "handfastCompleteJob",
-    aliases: &[],
-    help: "records that a job is done",
-    access: Access::Write,
-    needs: NEEDS,
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    properties: IN_TRANSACTION,
-    run: |call| Box::pin(run(call)),
-};
+pub(crate) const COMMAND: Command =
+    command("handfastCompleteJob", "records that a job is done", IN_TRANSACTION, |call| Box::pin(run(call)));
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastCompleteJob");
     let claim = Claim::read(&mut arguments)?;
     let result = arguments.any_or_null("result")?.map(owned).transpose()?;
     arguments.finish()?;
-    let (id, claim_id) = (claim.id.clone(), claim.claim);
     let (queue, job) = claim.job(call).await?;
     if call.transaction_number().is_some() {
         match job.as_ref().map(|job| job.state) {
             Some(JobState::Processing) => {}
             Some(JobState::Done) => return Err(done_before()),
-            Some(_) | None => return Err(not_held(&JobQueues::outside(call).await?, id, claim_id).await?),
+            Some(_) | None => return Err(not_held(call, &claim).await?),
         }
     }
     let state = match job {
@@ -53,8 +39,8 @@ fn done_before() -> CommandError {
 }
 
 /// Returns the error of a transaction that does not see the claim. An error aborts the transaction, so that the effect of a job that was lost is not committed.
-async fn not_held(outside: &JobQueue, id: Bson, claim: ObjectId) -> CommandResult<CommandError> {
-    let now = outside.claimed(id, claim).await?;
+async fn not_held(call: &Call<'_>, claim: &Claim) -> CommandResult<CommandError> {
+    let now = claim.of(&JobQueues::outside(call).await?).await?;
     if now.is_some_and(|job| job.state == JobState::Processing) {
         // The driver runs the transaction again, with a newer snapshot.
         let text = "the transaction has begun before the job was claimed: begin it again";

@@ -7,26 +7,16 @@ use handfast_mql::Code;
 use handfast_patterns::NewJob;
 use handfast_patterns::job_queue::Enqueued;
 
-use super::super::{Access, Call, Command};
-use super::{IN_TRANSACTION, NEEDS, owned, put_value, required_text};
+use super::super::{Call, Command};
+use super::{IN_TRANSACTION, command, owned, put_value, required_text};
 use crate::arguments::Arguments;
 use crate::error::{CommandError, CommandResult};
 use crate::job_queues::JobQueues;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
-pub(crate) const COMMAND: Command = Command {
-    name: "handfastEnqueueJob",
-    aliases: &[],
-    help: "adds a job to a queue",
-    access: Access::Write,
-    needs: NEEDS,
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    properties: IN_TRANSACTION,
-    run: |call| Box::pin(run(call)),
-};
+pub(crate) const COMMAND: Command =
+    command("handfastEnqueueJob", "adds a job to a queue", IN_TRANSACTION, |call| Box::pin(run(call)));
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastEnqueueJob");

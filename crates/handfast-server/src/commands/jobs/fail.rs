@@ -2,23 +2,13 @@
 
 use handfast_patterns::job_queue::ClaimState;
 
-use super::super::{Access, Call, Command, Properties};
-use super::{Claim, NEEDS, claim_answer, required_text};
+use super::super::{Call, Command, Properties};
+use super::{Claim, claim_answer, command, required_text};
 use crate::error::CommandResult;
 use crate::reply::Answer;
 
-pub(crate) const COMMAND: Command = Command {
-    name: "handfastFailJob",
-    aliases: &[],
-    help: "records that a job failed",
-    access: Access::Write,
-    needs: NEEDS,
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    properties: Properties::DEFAULT,
-    run: |call| Box::pin(run(call)),
-};
+pub(crate) const COMMAND: Command =
+    command("handfastFailJob", "records that a job failed", Properties::DEFAULT, |call| Box::pin(run(call)));
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastFailJob");

@@ -4,23 +4,13 @@ use std::time::Duration;
 
 use handfast_patterns::job_queue::ClaimState;
 
-use super::super::{Access, Call, Command, Properties};
-use super::{Claim, NEEDS, claim_answer};
+use super::super::{Call, Command, Properties};
+use super::{Claim, claim_answer, command};
 use crate::error::CommandResult;
 use crate::reply::Answer;
 
-pub(crate) const COMMAND: Command = Command {
-    name: "handfastReleaseJob",
-    aliases: &[],
-    help: "returns a job to its queue",
-    access: Access::Write,
-    needs: NEEDS,
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    properties: Properties::DEFAULT,
-    run: |call| Box::pin(run(call)),
-};
+pub(crate) const COMMAND: Command =
+    command("handfastReleaseJob", "returns a job to its queue", Properties::DEFAULT, |call| Box::pin(run(call)));
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastReleaseJob");

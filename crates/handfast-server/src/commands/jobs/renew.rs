@@ -2,23 +2,13 @@
 
 use handfast_patterns::job_queue::ClaimState;
 
-use super::super::{Access, Call, Command, Properties};
-use super::{Claim, NEEDS, claim_answer, owned};
+use super::super::{Call, Command, Properties};
+use super::{Claim, claim_answer, command, owned};
 use crate::error::CommandResult;
 use crate::reply::Answer;
 
-pub(crate) const COMMAND: Command = Command {
-    name: "handfastRenewJob",
-    aliases: &[],
-    help: "renews the claim of a worker",
-    access: Access::Write,
-    needs: NEEDS,
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    properties: Properties::DEFAULT,
-    run: |call| Box::pin(run(call)),
-};
+pub(crate) const COMMAND: Command =
+    command("handfastRenewJob", "renews the claim of a worker", Properties::DEFAULT, |call| Box::pin(run(call)));
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastRenewJob");
