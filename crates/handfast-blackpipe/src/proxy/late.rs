@@ -146,15 +146,17 @@ impl LateRequest {
 
 impl Drop for LateRequest {
     fn drop(&mut self) {
-        self.requests.counts.send_modify(|counts| {
-            counts.late -= self.count;
-            counts.failed += if self.failure.is_some() { self.count } else { 0 };
-        });
+        let failed = if self.failure.is_some() { self.count } else { 0 };
         if let Some(reason) = self.failure.take() {
             for operation in self.operations.drain(..) {
                 self.requests.log(&UndeliveredRequest { operation, reason: reason.clone() });
             }
         }
+        // Whoever waits for the last late request finds all of them in the log.
+        self.requests.counts.send_modify(|counts| {
+            counts.late -= self.count;
+            counts.failed += failed;
+        });
     }
 }
 

@@ -1,7 +1,9 @@
 //! The warnings of a proxy, and the copies that the server does not execute.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bson::rawdoc;
@@ -112,11 +114,18 @@ async fn delayed_requests_whose_connection_ends_are_named() {
     let rules = Rules::new(vec![Rule { injection: Injection::Delay(Duration::from_millis(1)), condition }]);
     let proxy = Proxy::bind(ANY, listener.local_addr().unwrap().to_string(), rules).await.unwrap();
     let logged = Arc::new(Mutex::new(Vec::new()));
-    let named = Arc::clone(&logged);
+    let (named, handle) = (Arc::clone(&logged), proxy.handle());
+    let logging = proxy.handle();
     let proxy = proxy.with_undelivered_log(move |request| {
+        // A program that ends when nothing is late any more has its whole log.
+        let mut all = pin!(logging.deliver_late());
+        assert!(
+            all.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
+            "the request is late until it is logged"
+        );
         named.lock().unwrap().push((request.operation.operation.to_string(), request.reason.clone()));
     });
-    let (mut stream, handle) = (TcpStream::connect(proxy.address()).await.unwrap(), proxy.handle());
+    let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
     tokio::spawn(proxy.run());
     let (mut server, _) = listener.accept().await.unwrap();
     let mut bytes = Vec::new();
