@@ -58,20 +58,20 @@ fn read_while_parts_are_stopped(name: &str, flags: &[&str]) -> Result<()> {
     let (store, uri) = store(&scratch)?;
     let mut service = start_with(&scratch, "50ms", &redis.url(), &uri, flags)?;
     let view = "POST /v1/ads/7/views";
-    assert_eq!(ask(&service, view, "idempotency-key: 1")?["total"], 1);
+    until("a view", || Ok(ask(&service, view, "idempotency-key: 1").is_ok_and(|counted| counted["total"] == 1)))?;
     until_saved(&scratch, &["--store", &uri], 1)?;
 
     store.signal("STOP")?;
-    // On a busy machine, Redis may take longer than a read waits for it.
+    // On a busy machine, Redis or the store may take longer than a request waits for it.
     let read = |total: Value| ask(&service, "GET /v1/ads/7", "").is_ok_and(|read| read == total);
     until("the total of the cache", || Ok(read(of_item(1, false))))?;
     redis.lose_everything()?;
     store_is_missed(&service)?;
-    let counted = ask(&service, view, "idempotency-key: 2")?;
-    assert_eq!((&counted["total"], &counted["partial"]), (&json!(1), &json!(true)), "{counted}");
+    let is_partial = |counted: Value| counted["total"] == 1 && counted["partial"] == true;
+    until("a view", || Ok(ask(&service, view, "idempotency-key: 2").is_ok_and(is_partial)))?;
     store.signal("CONT")?;
     until_saved(&scratch, &["--store", &uri], 2)?;
-    until("the whole total", || Ok(ask(&service, "GET /v1/ads/7", "")? == of_item(2, false)))?;
+    until("the whole total", || Ok(read(of_item(2, false))))?;
 
     redis.signal("STOP")?;
     until("the total of the store", || Ok(read(of_item(2, true))))?;
@@ -87,7 +87,7 @@ fn read_while_parts_are_stopped(name: &str, flags: &[&str]) -> Result<()> {
     store.signal("CONT")?;
     until("a view", || Ok(ask(&service, view, "idempotency-key: 3").is_ok()))?;
     until_saved(&scratch, &["--store", &uri], 3)?;
-    until("the whole total", || Ok(ask(&service, "GET /v1/ads/7", "")? == of_item(3, false)))?;
+    until("the whole total", || Ok(read(of_item(3, false))))?;
     service.stop("TERM")?;
     assert_eq!(service.wait()?.0, Some(0));
     Ok(())
