@@ -1,17 +1,25 @@
-//! An event as a document: in the queue of a directory, and in the record of a batch.
+//! Events as documents: in the queue of a directory, and in the record of a batch.
 
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawBson, RawDocument, rawdoc};
+use jiff::civil::Date;
 
 use crate::{Change, Event, ItemId};
 
-/// Returns the document of an event, without its number.
-pub(crate) fn written(event: &Event) -> RawDocumentBuf {
-    match &event.change {
+/// Returns the documents of events, without their numbers.
+pub(crate) fn written(events: &[Event]) -> RawArrayBuf {
+    // Most events of a queue are of one day, whose text is made once.
+    let mut last_day: Option<(Date, String)> = None;
+    let documents = events.iter().map(|Event { id, change, .. }| match change {
         Change::Views { views, day } => {
-            rawdoc! { "id": event.id.as_str(), "views": i64::from(*views), "day": day.to_string() }
+            if last_day.as_ref().is_some_and(|(last, _)| last != day) {
+                last_day = None;
+            }
+            let (_, day) = last_day.get_or_insert_with(|| (*day, day.to_string()));
+            rawdoc! { "id": id.as_str(), "views": i64::from(*views), "day": day.as_str() }
         }
-        Change::Delete => rawdoc! { "id": event.id.as_str(), "deleted": true },
-    }
+        Change::Delete => rawdoc! { "id": id.as_str(), "deleted": true },
+    });
+    documents.map(RawBson::Document).collect()
 }
 
 /// Reads the document of an event.

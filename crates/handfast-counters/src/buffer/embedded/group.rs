@@ -25,8 +25,7 @@ impl Group {
 
     /// Returns the document of a group with these events.
     pub(super) fn document(&self, kind: &Kind, events: &[Event]) -> RawDocumentBuf {
-        let events: RawArrayBuf = events.iter().map(|event| RawBson::Document(written(event))).collect();
-        let mut document = rawdoc! { "_id": Group::id(kind, self.first), "events": events };
+        let mut document = rawdoc! { "_id": Group::id(kind, self.first), "events": written(events) };
         if !self.keys.is_empty() {
             let keys: RawArrayBuf = self.keys.iter().map(|key| RawBson::String(key.clone())).collect();
             document.append(bson::raw::cstr!("keys"), keys);

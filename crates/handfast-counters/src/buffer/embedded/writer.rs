@@ -352,14 +352,17 @@ impl Shared {
             return;
         }
         for Planned { work, plan } in step.planned {
-            let known = of_kind.total(&work.item().id).unwrap_or(Total { views: 0, partial: true });
-            match plan {
-                Plan::Count(event) => {
-                    let total = of_kind.push(event, work.stored().map(|stored| stored.total), now);
-                    work.counted(total);
+            let repeats_visitor = matches!(plan, Plan::RepeatedVisitor);
+            let total = match plan {
+                Plan::Count(event) => of_kind.push(event, work.stored().map(|stored| stored.total), now),
+                Plan::RepeatedKey | Plan::RepeatedVisitor => {
+                    of_kind.total(&work.item().id).unwrap_or(Total { views: 0, partial: true })
                 }
-                Plan::RepeatedKey => work.counted(known),
-                Plan::RepeatedVisitor => work.repeated(known),
+            };
+            if repeats_visitor {
+                work.repeated(total);
+            } else {
+                work.counted(total);
             }
         }
     }

@@ -113,11 +113,10 @@ impl Storage {
 
     async fn write_record(&self, batch: &Batch) -> Result<()> {
         let numbers: RawArrayBuf = batch.events.iter().map(|event| RawBson::Int64(int(event.number))).collect();
-        let events: RawArrayBuf = batch.events.iter().map(|event| RawBson::Document(written(event))).collect();
         let record = rawdoc! {
             "_id": record_id(&batch.kind, SavingRange::of(batch)),
             "numbers": numbers,
-            "events": events,
+            "events": written(&batch.events),
             "at": self.sources.clock.now(),
         };
         // The record of a batch of this range is the same.
