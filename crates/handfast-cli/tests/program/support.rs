@@ -70,11 +70,25 @@ pub(crate) fn skipped(why: &str) -> Result<()> {
     Ok(writeln!(std::io::stderr(), "skipped: {why}")?)
 }
 
-/// Sends a process a signal by its name.
+/// Sends a process a signal by its name. After `STOP`, waits until all of its threads have stopped: on a busy machine, others answer requests meanwhile.
 pub(crate) fn signal(process: u32, name: &str) -> Result<()> {
     let kill = format!("kill -{name} {process}");
     ensure!(Command::new("sh").args(["-c", &kill]).status()?.success(), "{kill}");
-    Ok(())
+    match name {
+        "STOP" => until("the process is stopped", || is_stopped(process)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether all threads of a process are stopped (`proc_pid_stat(5)`: the state is behind the name, which is in parentheses).
+fn is_stopped(process: u32) -> Result<bool> {
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let stat = std::fs::read_to_string(thread?.path().join("stat"))?;
+        if !stat.rsplit(") ").next().is_some_and(|state| state.starts_with('T')) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Returns whether this script, which gets a path as `$0`, may mount file systems in a namespace of its own; if not, prints why to standard

@@ -223,11 +223,15 @@ impl RedisServer {
         assert!(self.answers().await, "redis-server has ended: see {:?}", self.directory.path());
     }
 
-    /// Sends the server a signal by its name.
+    /// Sends the server a signal by its name. After `STOP`, waits until its main thread, which answers, has stopped (`proc_pid_stat(5)`).
     pub(crate) fn signal(&self, signal: &str) {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = child.as_ref().expect("a server").id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().expect("sent").success());
+        let is_stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its state").contains(") T ");
+        while signal == "STOP" && !is_stopped() {
+            std::thread::yield_now();
+        }
     }
 
     /// Copies the append-only files, which a server with `appendfsync always` has written up to its last answer.
