@@ -17,7 +17,7 @@ mod value;
 pub mod versioned_tree;
 
 pub use error::{Error, Result};
-pub use exactly_once::{Change, ExactlyOnce, Outcome, Token, TwoStep};
+pub use exactly_once::{Change, ExactlyOnce, Token, TwoStep, UpdateOutcome};
 pub use fields::FieldNames;
 pub use findings::Findings;
 pub use job_queue::{JobContext, JobError, JobQueue, JobQueueOptions, NewJob, Worker, WorkerOptions};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast::bson::RawDocumentBuf;
-use handfast::patterns::{Change, ExactlyOnce, Outcome, TwoStep};
+use handfast::patterns::{Change, ExactlyOnce, TwoStep, UpdateOutcome};
 use handfast::prelude::*;
 use handfast::{Applied, Sources};
 use handfast_store::DocumentStore;
@@ -51,7 +51,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         Default::default(),
     );
     let likes = likes.await?;
-    assert_eq!(likes.apply(likes.token(), "/").await?, Outcome::Applied);
+    assert_eq!(likes.apply(likes.token(), "/").await?, UpdateOutcome::Applied);
     let first_step_only = rawdoc! { "$addToSet": { "pending": likes.token().0 } };
     database.update_one(&pages, rawdoc! { "_id": "/" }, first_step_only).await?;
     tokio::time::sleep(Duration::from_millis(1_100)).await;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast::Sources;
-use handfast::patterns::two_phase::{Cancel, Outcome, ParticipantDocument, State, Transfer, TwoPhase, TwoPhaseOptions};
+use handfast::patterns::two_phase::{
+    Cancel, ParticipantDocument, State, Transfer, TwoPhase, TwoPhaseOptions, TwoPhaseOutcome,
+};
 use handfast::prelude::*;
 
 #[tokio::main]
@@ -28,12 +30,12 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     // Records the transfer first, then executes it.
     let app1 = open("App1").await?;
     app1.begin(1, Transfer::new("A", "B", 100)).await?;
-    assert_eq!(app1.run(1).await?, Outcome::Done);
+    assert_eq!(app1.run(1).await?, TwoPhaseOutcome::Done);
     assert_eq!(balances(&database, &accounts).await?, [900, 1100]);
 
     // A has 900. The guard of a transfer looks at the balance in the step that changes it.
     app1.begin(2, Transfer::new("A", "B", 901)).await?;
-    assert!(matches!(app1.run(2).await?, Outcome::Canceled { .. }));
+    assert!(matches!(app1.run(2).await?, TwoPhaseOutcome::Canceled { .. }));
 
     // App1 claims a transfer, pays from A, and dies. Other programs see the pending transfer.
     app1.begin(3, Transfer::new("A", "B", 50)).await?;
@@ -53,7 +55,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     // It is too late to cancel; a transaction of its own compensates the transfer.
     assert_eq!(app2.cancel(3, "a mistake").await?, Cancel::TooLate);
     app2.compensate(3, "3, back").await?;
-    assert_eq!(app2.run("3, back").await?, Outcome::Done);
+    assert_eq!(app2.run("3, back").await?, TwoPhaseOutcome::Done);
     assert_eq!(balances(&database, &accounts).await?, [900, 1100]);
     println!("A has 900 and B has 1100, whoever died in between");
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast::Sources;
-use handfast::patterns::sync_flag::{Begun, Copied, Outcome, SyncFlag};
+use handfast::patterns::sync_flag::{Begun, Copied, SyncFlag, SyncOutcome};
 use handfast::patterns::{Change, Link, SyncFlagOptions};
 use handfast::prelude::*;
 
@@ -36,7 +36,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 
     // One update changes the name and sets the flag; then all comments are updated and the flag is removed.
     let outcome = names.change(names.token(), 1, &Change::new(doc! { "$set": { "name": "Mary" } })).await?;
-    assert!(matches!(outcome, Outcome::Synced { version: 2 }));
+    assert!(matches!(outcome, SyncOutcome::Synced { version: 2 }));
     assert_eq!(named("Mary").await?, count);
 
     // The process dies after that first update.

@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use anyhow::{Context, ensure};
-use handfast::patterns::{Change, ExactlyOnce, Outcome};
+use handfast::patterns::{Change, ExactlyOnce, UpdateOutcome};
 use handfast::prelude::*;
 use handfast::{Sources, connect_store};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub(crate) async fn run(uri: &str) -> anyhow::Result<()> {
     store.delete_many(&pages, rawdoc! {}).await?;
     let visits = ExactlyOnce::open(store.clone(), pages.clone(), Sources::system()?, Default::default()).await?;
     let visit = Change::increment("visits", 1).or_insert();
-    assert_eq!(visits.apply(visits.token(), "/", &visit).await?, Outcome::Applied);
+    assert_eq!(visits.apply(visits.token(), "/", &visit).await?, UpdateOutcome::Applied);
     let page = store.find_one(&pages, rawdoc! { "_id": "/" }).await?.context("the page was counted")?;
     assert_eq!(page.get_i64("visits")?, 1);
     println!("{page:?}");

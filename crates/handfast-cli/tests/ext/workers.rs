@@ -17,7 +17,7 @@ use bson::{Document, doc, rawdoc};
 use handfast_mongodb::{ConnectOptions, connect};
 use handfast_patterns::job_queue::{Backoff, JobState, NewJob};
 use handfast_patterns::{
-    CancellationToken, Change, ExactlyOnce, JobError, JobQueue, JobQueueOptions, Outcome, RunnerOptions, Worker,
+    CancellationToken, Change, ExactlyOnce, JobError, JobQueue, JobQueueOptions, RunnerOptions, UpdateOutcome, Worker,
     WorkerOptions,
 };
 use handfast_store::{DocumentStore, Find, Namespace, Sources, StoreExt};
@@ -300,7 +300,10 @@ async fn rust_worker() {
                 let one = Change::increment("mails", 1);
                 let outcome = context.guard("count", &boxes, details.get_str("box")?, &one).await?;
                 // A worker that has lost its job is told so when it completes it.
-                assert!(matches!(outcome, Outcome::Applied | Outcome::AlreadyApplied | Outcome::Fenced), "{outcome:?}");
+                assert!(
+                    matches!(outcome, UpdateOutcome::Applied | UpdateOutcome::AlreadyApplied | UpdateOutcome::Fenced),
+                    "{outcome:?}"
+                );
                 Ok::<_, JobError>(doc! { "by": by })
             }
         },

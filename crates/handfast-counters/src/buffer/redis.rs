@@ -41,11 +41,11 @@ mod failure;
 mod health;
 mod identity;
 mod instances;
-mod live;
 mod mark;
 mod reads;
 mod refusals;
 mod sentinel;
+mod server_connection;
 mod servers;
 mod slots;
 mod tls;
@@ -72,7 +72,7 @@ use answer::{Answer, Count};
 use beginning::Beginning;
 use failure::{Failure, unavailable};
 use identity::Identity;
-use live::{Live, Script};
+use server_connection::{Script, ServerConnection};
 use servers::{Attempts, Servers};
 
 pub use health::RedisHealth;
@@ -261,7 +261,7 @@ impl RedisBuffer {
 
     async fn send(
         &self,
-        live: &Live,
+        live: &ServerConnection,
         keys: &Keys,
         step: &str,
         arguments: &[&str],

@@ -73,7 +73,7 @@ impl From<Token> for Bson {
 /// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Outcome {
+pub enum UpdateOutcome {
     /// The update was applied by this call.
     Applied,
     /// The update had been applied before, by an earlier request with this token or by the first attempt of this one.
@@ -87,20 +87,20 @@ pub enum Outcome {
     Fenced,
 }
 
-impl Outcome {
+impl UpdateOutcome {
     /// Returns whether the update has been applied, exactly once.
     pub fn is_applied(self) -> bool {
-        matches!(self, Outcome::Applied | Outcome::AlreadyApplied)
+        matches!(self, UpdateOutcome::Applied | UpdateOutcome::AlreadyApplied)
     }
 
     /// Returns its label in metrics.
     fn counted(self) -> Event {
         match self {
-            Outcome::Applied => Event::UpdateApplied,
-            Outcome::AlreadyApplied => Event::UpdateRepeated,
-            Outcome::Missing => Event::UpdateMissing,
-            Outcome::Refused => Event::UpdateRefused,
-            Outcome::Fenced => Event::UpdateFenced,
+            UpdateOutcome::Applied => Event::UpdateApplied,
+            UpdateOutcome::AlreadyApplied => Event::UpdateRepeated,
+            UpdateOutcome::Missing => Event::UpdateMissing,
+            UpdateOutcome::Refused => Event::UpdateRefused,
+            UpdateOutcome::Fenced => Event::UpdateFenced,
         }
     }
 }

@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use handfast_store::{DocumentStore, Namespace, Sources};
 
 use super::fence::Mark;
-use super::{Change, Fence, Memory, Outcome, Token};
+use super::{Change, Fence, Memory, Token, UpdateOutcome};
 use crate::metrics::{self, Span};
 use crate::steps::{Steps, is_duplicate_of};
 use crate::update::merged;
@@ -20,7 +20,7 @@ const RACES_MAX: u32 = 16;
 ///
 /// ```
 /// use bson::{doc, rawdoc};
-/// use handfast_patterns::{Change, ExactlyOnce, Outcome};
+/// use handfast_patterns::{Change, ExactlyOnce, UpdateOutcome};
 /// use handfast_store::{MemoryStore, Namespace, Sources, StoreExt};
 /// use std::sync::Arc;
 ///
@@ -34,9 +34,9 @@ const RACES_MAX: u32 = 16;
 /// let once = ExactlyOnce::open(store, accounts, sources, Default::default()).await?;
 /// let token = once.token();
 /// let withdraw = Change::increment("balance", -30).guarded(doc! { "balance": { "$gte": 30 } });
-/// assert_eq!(once.apply(token, "ann", &withdraw).await?, Outcome::Applied);
+/// assert_eq!(once.apply(token, "ann", &withdraw).await?, UpdateOutcome::Applied);
 /// // The answer may have been lost, so the program asks again: the same token never counts twice.
-/// assert_eq!(once.apply(token, "ann", &withdraw).await?, Outcome::AlreadyApplied);
+/// assert_eq!(once.apply(token, "ann", &withdraw).await?, UpdateOutcome::AlreadyApplied);
 /// # Ok(())
 /// # }
 /// ```
@@ -83,7 +83,7 @@ impl ExactlyOnce {
     ///
     /// # Cancellation
     /// The change may have been applied: call again with the same token.
-    pub async fn apply(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
+    pub async fn apply(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<UpdateOutcome> {
         self.apply_marked(token.into(), id.into(), change).await
     }
 
@@ -103,7 +103,7 @@ impl ExactlyOnce {
         step: &str,
         id: impl Into<Bson>,
         change: &Change,
-    ) -> Result<Outcome> {
+    ) -> Result<UpdateOutcome> {
         self.apply_marked(Mark::Step(&fence, step), id.into(), change).await
     }
 
@@ -112,11 +112,11 @@ impl ExactlyOnce {
     /// # Errors
     /// [`Error::Store`] if the store fails, [`Error::Contended`] if other processes insert and delete the document at
     /// each attempt: call again with the same arguments.
-    pub async fn fence(&self, fence: Fence, id: impl Into<Bson>) -> Result<Outcome> {
+    pub async fn fence(&self, fence: Fence, id: impl Into<Bson>) -> Result<UpdateOutcome> {
         self.apply_marked(Mark::Fence(&fence), id.into(), &Change::new(Document::new())).await
     }
 
-    async fn apply_marked(&self, mark: Mark<'_>, id: Bson, change: &Change) -> Result<Outcome> {
+    async fn apply_marked(&self, mark: Mark<'_>, id: Bson, change: &Change) -> Result<UpdateOutcome> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let outcome = self.apply_uncounted(mark, id, change).await?;
@@ -125,7 +125,7 @@ impl ExactlyOnce {
         Ok(outcome)
     }
 
-    async fn apply_uncounted(&self, mark: Mark<'_>, id: Bson, change: &Change) -> Result<Outcome> {
+    async fn apply_uncounted(&self, mark: Mark<'_>, id: Bson, change: &Change) -> Result<UpdateOutcome> {
         let mut filter = self.memory.unless_applied(&id, mark);
         if let Some(guard) = change.guard() {
             filter = doc! { "$and": [filter, guard.clone()] };
@@ -137,7 +137,7 @@ impl ExactlyOnce {
         };
         for _ in 0..RACES_MAX {
             if self.send(&filter, &update, change.inserts()).await? {
-                return Ok(Outcome::Applied);
+                return Ok(UpdateOutcome::Applied);
             }
             if let Some(outcome) = self.why_nothing_matched(&id, mark, change).await? {
                 return Ok(outcome);
@@ -160,24 +160,24 @@ impl ExactlyOnce {
     }
 
     /// Returns the outcome that explains why the update matched nothing; `None` if the filter would match now.
-    async fn why_nothing_matched(&self, id: &Bson, mark: Mark<'_>, change: &Change) -> Result<Option<Outcome>> {
+    async fn why_nothing_matched(&self, id: &Bson, mark: Mark<'_>, change: &Change) -> Result<Option<UpdateOutcome>> {
         // This is checked first: a holder that is kept from the document must learn it, even if it made the step
         // before.
         if let Some(fenced) = self.memory.if_fenced(id, mark)
             && self.steps.find_one(&fenced).await?.is_some()
         {
-            return Ok(Some(Outcome::Fenced));
+            return Ok(Some(UpdateOutcome::Fenced));
         }
         if self.steps.find_one(&self.memory.if_applied(id, mark)).await?.is_some() {
-            return Ok(Some(Outcome::AlreadyApplied));
+            return Ok(Some(UpdateOutcome::AlreadyApplied));
         }
         if change.inserts() {
             return Ok(None);
         }
         let there = self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_some();
         Ok(match (there, change.guard()) {
-            (false, _) => Some(Outcome::Missing),
-            (true, Some(_)) => Some(Outcome::Refused),
+            (false, _) => Some(UpdateOutcome::Missing),
+            (true, Some(_)) => Some(UpdateOutcome::Refused),
             (true, None) => None,
         })
     }

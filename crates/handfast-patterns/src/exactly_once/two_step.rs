@@ -8,7 +8,7 @@ use bson::{Bson, DateTime, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 use tracing::Instrument;
 
-use super::{Change, Memory, Outcome, Token};
+use super::{Change, Memory, Token, UpdateOutcome};
 use crate::metrics::{self, Event, Span};
 use crate::steps::{Steps, is_duplicate_of, raw};
 use crate::update::merged;
@@ -111,7 +111,7 @@ impl TwoStep {
     ///
     /// # Cancellation
     /// The change may have been applied: call again with the same token, or leave it to the clean-up.
-    pub async fn apply(&self, token: Token, id: impl Into<Bson>) -> Result<Outcome> {
+    pub async fn apply(&self, token: Token, id: impl Into<Bson>) -> Result<UpdateOutcome> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let outcome = self.apply_uncounted(token, id.into()).await?;
@@ -120,16 +120,16 @@ impl TwoStep {
         Ok(outcome)
     }
 
-    async fn apply_uncounted(&self, token: Token, id: Bson) -> Result<Outcome> {
+    async fn apply_uncounted(&self, token: Token, id: Bson) -> Result<UpdateOutcome> {
         for _ in 0..RACES_MAX {
             if self.announce(token, &id).await? {
                 return self.apply_pending(token, &id).await;
             }
             if self.steps.find_one(&self.options.memory.if_applied(&id, token)).await?.is_some() {
-                return Ok(Outcome::AlreadyApplied);
+                return Ok(UpdateOutcome::AlreadyApplied);
             }
             if !self.change.inserts() && self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_none() {
-                return Ok(Outcome::Missing);
+                return Ok(UpdateOutcome::Missing);
             }
         }
         Err(Error::Contended { what: format!("document {id} was made and deleted by others"), attempts: RACES_MAX })
@@ -151,14 +151,14 @@ impl TwoStep {
     }
 
     /// Makes step 2, which removes the token from the list and makes the change. It matches once.
-    async fn apply_pending(&self, token: Token, id: &Bson) -> Result<Outcome> {
+    async fn apply_pending(&self, token: Token, id: &Bson) -> Result<UpdateOutcome> {
         let filter = doc! { "_id": id.clone(), &self.options.pending_field: token };
         if self.steps.update_one(&filter, &self.update(token)?).await? {
-            return Ok(Outcome::Applied);
+            return Ok(UpdateOutcome::Applied);
         }
         // An earlier attempt whose answer was lost, or a clean-up, has made it; or the document was deleted.
         let there = self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_some();
-        Ok(if there { Outcome::AlreadyApplied } else { Outcome::Missing })
+        Ok(if there { UpdateOutcome::AlreadyApplied } else { UpdateOutcome::Missing })
     }
 
     fn update(&self, token: Token) -> Result<Document> {
@@ -181,7 +181,11 @@ impl TwoStep {
             let span = tracing::info_span!("exactly_once.clean_up", %id, token = %token.0);
             match self.apply_pending(token, &id).instrument(span.clone()).await {
                 Ok(outcome) => {
-                    metrics::count(Event::TokenSettled, self.steps.namespace(), u64::from(outcome == Outcome::Applied));
+                    metrics::count(
+                        Event::TokenSettled,
+                        self.steps.namespace(),
+                        u64::from(outcome == UpdateOutcome::Applied),
+                    );
                     round.done += 1;
                 }
                 Err(error) => {

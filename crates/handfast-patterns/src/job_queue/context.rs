@@ -3,7 +3,7 @@
 use bson::Bson;
 
 use super::{ClaimState, Job, JobQueue};
-use crate::{CancellationToken, Change, ExactlyOnce, Outcome, Result};
+use crate::{CancellationToken, Change, ExactlyOnce, Result, UpdateOutcome};
 
 /// The job that a handler works on.
 #[derive(Clone)]
@@ -38,8 +38,8 @@ impl JobContext {
 
     /// Changes a document as a step of this job, once for each name of a step, however often and by however many
     /// workers the job is done. A worker that has lost the job unknowingly cannot change documents that a later holder
-    /// has written to ([`Outcome::Fenced`]), and should stop. A step that was applied before
-    /// ([`Outcome::AlreadyApplied`]) writes nothing, and so does not keep earlier holders from the document;
+    /// has written to ([`UpdateOutcome::Fenced`]), and should stop. A step that was applied before
+    /// ([`UpdateOutcome::AlreadyApplied`]) writes nothing, and so does not keep earlier holders from the document;
     /// [`JobContext::fence`] does.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl JobContext {
         documents: &ExactlyOnce,
         id: impl Into<Bson>,
         change: &Change,
-    ) -> Result<Outcome> {
+    ) -> Result<UpdateOutcome> {
         documents.apply_fenced(self.job.fence(), step, id, change).await
     }
 
@@ -61,7 +61,7 @@ impl JobContext {
     /// # Errors
     /// [`Error::Store`](crate::Error::Store) if the store fails, [`Error::Contended`](crate::Error::Contended) if
     /// other processes insert and delete the document at each attempt: call again.
-    pub async fn fence(&self, documents: &ExactlyOnce, id: impl Into<Bson>) -> Result<Outcome> {
+    pub async fn fence(&self, documents: &ExactlyOnce, id: impl Into<Bson>) -> Result<UpdateOutcome> {
         documents.fence(self.job.fence(), id).await
     }
 }

@@ -12,13 +12,13 @@ use super::recorder::Recorded;
 use super::spans::Spans;
 use crate::job_queue::{ClaimState, Missed, Schedule, Schedules};
 use crate::ledger::{Authorisation, Cancel, Posting};
-use crate::sync_flag::Outcome as Synced;
-use crate::two_phase::Outcome as Ended;
+use crate::sync_flag::SyncOutcome;
+use crate::two_phase::TwoPhaseOutcome;
 use crate::versioned_tree::{Commit, Keep};
 use crate::{
     CancellationToken, Change, Error, ExactlyOnce, JobError, JobQueue, JobQueueOptions, Ledger, LedgerOptions, Link,
-    NewAccount, NewEntry, NewJob, Outcome, Result, Round, Runner, RunnerOptions, SyncFlag, SyncFlagOptions, Transfer,
-    TwoPhase, TwoPhaseOptions, TwoStep, VersionedTree, VersionedTreeOptions, Worker,
+    NewAccount, NewEntry, NewJob, Result, Round, Runner, RunnerOptions, SyncFlag, SyncFlagOptions, Transfer, TwoPhase,
+    TwoPhaseOptions, TwoStep, UpdateOutcome, VersionedTree, VersionedTreeOptions, Worker,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -220,8 +220,8 @@ async fn two_phase() -> Result<()> {
     for (id, value) in [(1, 100), (2, 2000), (3, 10)] {
         transfers.begin(id, Transfer::new("A", "B", value)).await?;
     }
-    assert_eq!(transfers.run(1).await?, Ended::Done);
-    assert!(matches!(transfers.run(2).await?, Ended::Canceled { .. }));
+    assert_eq!(transfers.run(1).await?, TwoPhaseOutcome::Done);
+    assert!(matches!(transfers.run(2).await?, TwoPhaseOutcome::Canceled { .. }));
     // Another application dies within the third transaction.
     let elsewhere = TwoPhaseOptions { application: "App2".to_owned(), ..options };
     let elsewhere = TwoPhase::attach(world.store.clone(), transactions, world.sources.clone(), elsewhere).await?;
@@ -282,7 +282,7 @@ async fn sync_flag() -> Result<()> {
     let first_copy = Plan::at_request(Address::first(Operation::Update).of("comments"), Fault::Refuse);
     let unlucky = Arc::new(Faulty::new(world.store.clone(), first_copy));
     let unlucky = SyncFlag::attach(unlucky, users, world.sources.clone(), options)?;
-    assert!(matches!(unlucky.change(unlucky.token(), 1, &rename("Eve")).await?, Synced::Later { .. }));
+    assert!(matches!(unlucky.change(unlucky.token(), 1, &rename("Eve")).await?, SyncOutcome::Later { .. }));
     world.clock.advance(DAY);
     assert_eq!(names.sweep(10).await?.done, 1);
     world.by_hand(&comments, doc! { "_id": 9 }, doc! { "$set": { "userName": "John" } }).await?;
@@ -354,15 +354,15 @@ async fn exactly_once() -> Result<()> {
     world.store.insert_one(&pages, rawdoc! { "_id": "/", "views": 0 }).await?;
     let once = ExactlyOnce::open(world.store.clone(), pages.clone(), world.sources.clone(), Default::default()).await?;
     let (token, view) = (once.token(), Change::increment("views", 1));
-    assert_eq!(once.apply(token, "/", &view).await?, Outcome::Applied);
-    assert_eq!(once.apply(token, "/", &view).await?, Outcome::AlreadyApplied);
-    assert_eq!(once.apply(once.token(), "/missing", &view).await?, Outcome::Missing);
+    assert_eq!(once.apply(token, "/", &view).await?, UpdateOutcome::Applied);
+    assert_eq!(once.apply(token, "/", &view).await?, UpdateOutcome::AlreadyApplied);
+    assert_eq!(once.apply(once.token(), "/missing", &view).await?, UpdateOutcome::Missing);
     let full = view.clone().guarded(doc! { "views": { "$gt": 7 } });
-    assert_eq!(once.apply(once.token(), "/", &full).await?, Outcome::Refused);
+    assert_eq!(once.apply(once.token(), "/", &full).await?, UpdateOutcome::Refused);
 
     let open = |store| TwoStep::open(store, pages.clone(), world.sources.clone(), view.clone(), Default::default());
     let visits = open(world.store.clone()).await?;
-    assert_eq!(visits.apply(visits.token(), "/").await?, Outcome::Applied);
+    assert_eq!(visits.apply(visits.token(), "/").await?, UpdateOutcome::Applied);
     let first_update = Plan::at_request(Address::first(Operation::Update).of("pages"), Fault::CrashAfter);
     let dying = open(Arc::new(Faulty::new(Arc::clone(&world.store), first_update))).await?;
     assert!(dying.apply(dying.token(), "/").await.is_err());

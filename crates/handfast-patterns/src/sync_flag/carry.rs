@@ -3,38 +3,38 @@
 use bson::Bson;
 
 use super::requests::{self, Step};
-use super::{Main, MainState, Outcome, SyncFlag};
+use super::{Main, MainState, SyncFlag, SyncOutcome};
 use crate::Result;
 use crate::metrics::{self, Event, Span};
 use crate::steps::{Request, Steps};
 
 impl SyncFlag {
     /// Carries the change that is under way in a main document to its copies. Call it after
-    /// [`SyncFlagWithin::begin`](super::SyncFlagWithin::begin), or after [`Outcome::Later`].
+    /// [`SyncFlagWithin::begin`](super::SyncFlagWithin::begin), or after [`SyncOutcome::Later`].
     ///
     /// # Errors
     /// [`Error::Store`](crate::Error::Store) if the store fails: call again, or leave it to the sweeper.
     ///
     /// # Cancellation
     /// The change may have been carried to some copies: call again, or leave it to the sweeper.
-    pub async fn sync(&self, id: impl Into<Bson>) -> Result<Outcome> {
+    pub async fn sync(&self, id: impl Into<Bson>) -> Result<SyncOutcome> {
         match self.main(&id.into()).await? {
             Some(main) => {
                 self.carry(&main).await?;
-                Ok(Outcome::Synced { version: main.version })
+                Ok(SyncOutcome::Synced { version: main.version })
             }
-            None => Ok(Outcome::Missing),
+            None => Ok(SyncOutcome::Missing),
         }
     }
 
-    pub(super) async fn carry_or_later(&self, main: Main) -> Outcome {
+    pub(super) async fn carry_or_later(&self, main: Main) -> SyncOutcome {
         let version = main.version;
         match self.carry(&main).await {
-            Ok(_) => Outcome::Synced { version },
+            Ok(_) => SyncOutcome::Synced { version },
             Err(error) => {
                 tracing::warn!(id = %main.id, %error, "copies could not be brought up to date, the sweeper will try again");
                 self.count(Event::MainLeft, 1);
-                Outcome::Later { version, error }
+                SyncOutcome::Later { version, error }
             }
         }
     }

@@ -108,7 +108,7 @@ const RACES_MAX: u32 = 16;
 /// The result of a change, or of a delete.
 #[derive(Clone, Debug)]
 #[must_use]
-pub enum Outcome {
+pub enum SyncOutcome {
     /// The main document was changed (or deleted), and every copy has this version or a newer one.
     Synced {
         /// The version of the main document.
@@ -165,7 +165,7 @@ impl Beginning {
 ///
 /// ```
 /// use bson::{doc, rawdoc};
-/// use handfast_patterns::sync_flag::{Link, Outcome, SyncFlag, SyncFlagOptions};
+/// use handfast_patterns::sync_flag::{Link, SyncOutcome, SyncFlag, SyncFlagOptions};
 /// use handfast_patterns::Change;
 /// use handfast_store::{MemoryStore, Namespace, Sources, StoreExt};
 /// use std::sync::Arc;
@@ -181,7 +181,7 @@ impl Beginning {
 /// let names = SyncFlag::open(store.clone(), users, sources, options).await?;
 /// names.insert_copy(&comments, doc! { "_id": 9, "user": 1, "text": "first" }).await?;
 /// let renamed = Change::new(doc! { "$set": { "name": "Mary" } });
-/// assert!(matches!(names.change(names.token(), 1, &renamed).await?, Outcome::Synced { version: 1 }));
+/// assert!(matches!(names.change(names.token(), 1, &renamed).await?, SyncOutcome::Synced { version: 1 }));
 ///
 /// let comment = store.find_one(&comments, rawdoc! { "_id": 9 }).await?.expect("inserted above");
 /// assert_eq!(comment.get_str("userName").ok(), Some("Mary"));
@@ -267,19 +267,19 @@ impl SyncFlag {
     ///
     /// # Errors
     /// [`Error::Store`] if the change of the main document fails: if [`Error::applied`] is `Maybe`, call again with
-    /// the same token. A failure at the copies is [`Outcome::Later`]. [`Error::Invalid`] for a change that would
+    /// the same token. A failure at the copies is [`SyncOutcome::Later`]. [`Error::Invalid`] for a change that would
     /// insert the document: insert it directly, as it has no copies yet.
     ///
     /// # Cancellation
     /// The change may have been applied: call again with the same token.
-    pub async fn change(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
+    pub async fn change(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<SyncOutcome> {
         match self.begin(token, &id.into(), change).await? {
             Beginning::Made(main) => {
                 self.count(Event::MainChanged, 1);
                 Ok(self.carry_or_later(main).await)
             }
-            Beginning::Missing => Ok(Outcome::Missing),
-            Beginning::Refused => Ok(Outcome::Refused),
+            Beginning::Missing => Ok(SyncOutcome::Missing),
+            Beginning::Refused => Ok(SyncOutcome::Refused),
         }
     }
 
@@ -287,17 +287,17 @@ impl SyncFlag {
     /// treated according to [`OnDelete`]; then it is removed.
     ///
     /// # Errors
-    /// [`Error::Store`] if the mark cannot be written: delete it again. A failure at the copies is [`Outcome::Later`].
+    /// [`Error::Store`] if the mark cannot be written: delete it again. A failure at the copies is [`SyncOutcome::Later`].
     ///
     /// # Cancellation
     /// The document may have been marked as deleted: delete it again.
-    pub async fn delete(&self, id: impl Into<Bson>) -> Result<Outcome> {
+    pub async fn delete(&self, id: impl Into<Bson>) -> Result<SyncOutcome> {
         match self.begin_delete(&id.into()).await? {
             Some(main) => {
                 self.count(Event::MainChanged, 1);
                 Ok(self.carry_or_later(main).await)
             }
-            None => Ok(Outcome::Missing),
+            None => Ok(SyncOutcome::Missing),
         }
     }
 

@@ -4,7 +4,7 @@ use bson::{Bson, doc};
 use handfast_store::ErrorClass;
 
 use super::requests;
-use super::{Cancel, Event, Outcome, Participant, Record, State, TwoPhase};
+use super::{Cancel, Event, Participant, Record, State, TwoPhase, TwoPhaseOutcome};
 use crate::metrics::{self, Event as Counted, Span};
 use crate::steps::Request;
 use crate::{Error, Result};
@@ -28,7 +28,7 @@ impl TwoPhase {
     ///
     /// # Cancellation
     /// The transaction keeps its state: run it again, or leave it to the recovery.
-    pub async fn run(&self, id: impl Into<Bson>) -> Result<Outcome> {
+    pub async fn run(&self, id: impl Into<Bson>) -> Result<TwoPhaseOutcome> {
         let id = id.into();
         let Request { filter, update } = self.claim(&id);
         if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
@@ -37,7 +37,7 @@ impl TwoPhase {
         }
         match self.show(id).await? {
             Some(record) => self.drive(record).await,
-            None => Ok(Outcome::Missing),
+            None => Ok(TwoPhaseOutcome::Missing),
         }
     }
 
@@ -49,7 +49,7 @@ impl TwoPhase {
     ///
     /// # Cancellation
     /// The transaction keeps its state: run it again, or leave it to the recovery.
-    pub async fn run_next(&self) -> Result<Option<(Bson, Outcome)>> {
+    pub async fn run_next(&self) -> Result<Option<(Bson, TwoPhaseOutcome)>> {
         let waiting =
             doc! { &self.fields().state: State::Initial.name(), &self.fields().application: { "$exists": false } };
         let mut found = self.transactions.find(&waiting, &doc! { &self.fields().last_modified: 1 }, CANDIDATES).await?;
@@ -89,10 +89,10 @@ impl TwoPhase {
             State::Applied | State::Done => Ok(Cancel::TooLate),
             State::Canceled => Ok(Cancel::Canceled),
             State::Initial | State::Pending | State::Canceling => Ok(match self.drive(record).await? {
-                Outcome::Done => Cancel::TooLate,
-                Outcome::Canceled { .. } => Cancel::Canceled,
-                Outcome::TakenOver { .. } => Cancel::TakenOver,
-                Outcome::Missing => Cancel::Missing,
+                TwoPhaseOutcome::Done => Cancel::TooLate,
+                TwoPhaseOutcome::Canceled { .. } => Cancel::Canceled,
+                TwoPhaseOutcome::TakenOver { .. } => Cancel::TakenOver,
+                TwoPhaseOutcome::Missing => Cancel::Missing,
             }),
         }
     }
@@ -102,7 +102,7 @@ impl TwoPhase {
     }
 
     /// Carries out a transaction that was claimed just now, so that no participant has been changed.
-    async fn begin_work(&self, mut record: Record) -> Result<Outcome> {
+    async fn begin_work(&self, mut record: Record) -> Result<TwoPhaseOutcome> {
         if let Err(error) = self.participants(&record) {
             // Another program has written a transaction that cannot be carried out. There is nothing to undo.
             let reason = error.to_string();
@@ -118,7 +118,7 @@ impl TwoPhase {
 
     /// Moves a transaction from state to state. If a step does not match, another process made it, and the document is
     /// read again.
-    pub(super) async fn drive(&self, record: Record) -> Result<Outcome> {
+    pub(super) async fn drive(&self, record: Record) -> Result<TwoPhaseOutcome> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let outcome = self.drive_untimed(record).await?;
@@ -126,14 +126,14 @@ impl TwoPhase {
         Ok(outcome)
     }
 
-    async fn drive_untimed(&self, mut record: Record) -> Result<Outcome> {
+    async fn drive_untimed(&self, mut record: Record) -> Result<TwoPhaseOutcome> {
         // Whether all updates of an applied transaction are known to be in the participants.
         let mut is_seen = false;
         loop {
             let ours = record.application.as_deref() == Some(self.application());
             let (event, request) = match record.state {
-                State::Done => return Ok(Outcome::Done),
-                State::Canceled => return Ok(Outcome::Canceled { reason: record.reason.unwrap_or_default() }),
+                State::Done => return Ok(TwoPhaseOutcome::Done),
+                State::Canceled => return Ok(TwoPhaseOutcome::Canceled { reason: record.reason.unwrap_or_default() }),
                 State::Applied if ours && !is_seen => {
                     self.ensure_applied(&record).await?;
                     is_seen = true;
@@ -141,7 +141,7 @@ impl TwoPhase {
                 }
                 State::Pending | State::Applied | State::Canceling if ours => self.work(&mut record).await?,
                 State::Initial | State::Pending | State::Applied | State::Canceling => {
-                    return Ok(Outcome::TakenOver { by: record.application });
+                    return Ok(TwoPhaseOutcome::TakenOver { by: record.application });
                 }
             };
             if self.step(&mut record, event, request).await? {
@@ -149,7 +149,7 @@ impl TwoPhase {
             } else {
                 match self.show(record.id).await? {
                     Some(now) => record = now,
-                    None => return Ok(Outcome::Missing),
+                    None => return Ok(TwoPhaseOutcome::Missing),
                 }
             }
         }

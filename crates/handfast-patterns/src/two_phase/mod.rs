@@ -81,7 +81,7 @@ use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 /// The end of a transaction, as far as this process knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Outcome {
+pub enum TwoPhaseOutcome {
     /// Every participant has its update.
     Done,
     /// No participant has its update.
@@ -131,7 +131,7 @@ pub enum ParticipantDocument {
 ///
 /// ```
 /// use bson::rawdoc;
-/// use handfast_patterns::two_phase::{Outcome, Transfer, TwoPhase, TwoPhaseOptions};
+/// use handfast_patterns::two_phase::{TwoPhaseOutcome, Transfer, TwoPhase, TwoPhaseOptions};
 /// use handfast_store::{MemoryStore, Namespace, Sources, StoreExt};
 /// use std::sync::Arc;
 ///
@@ -147,9 +147,9 @@ pub enum ParticipantDocument {
 /// let options = TwoPhaseOptions::new("App1", accounts.clone());
 /// let transfers = TwoPhase::open(store.clone(), transactions, sources, options).await?;
 /// transfers.begin(1, Transfer::new("A", "B", 100)).await?;
-/// assert_eq!(transfers.run(1).await?, Outcome::Done);
+/// assert_eq!(transfers.run(1).await?, TwoPhaseOutcome::Done);
 /// transfers.begin(2, Transfer::new("A", "B", 901)).await?;
-/// assert!(matches!(transfers.run(2).await?, Outcome::Canceled { .. }), "A has 900");
+/// assert!(matches!(transfers.run(2).await?, TwoPhaseOutcome::Canceled { .. }), "A has 900");
 /// # Ok(())
 /// # }
 /// ```

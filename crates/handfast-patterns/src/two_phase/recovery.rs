@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
-use super::{Outcome, Participant, Record, State, TwoPhase, requests};
+use super::{Participant, Record, State, TwoPhase, TwoPhaseOutcome, requests};
 use crate::metrics::Event as Counted;
 use crate::steps::{Request, Steps};
 use crate::value::{key_of, same_id};
@@ -26,7 +26,7 @@ impl TwoPhase {
     ///
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single transaction is logged and counted.
-    pub async fn recover_each(&self, batch: u32, tell: impl Fn(&Outcome)) -> Result<Round> {
+    pub async fn recover_each(&self, batch: u32, tell: impl Fn(&TwoPhaseOutcome)) -> Result<Round> {
         let left = requests::abandoned(self.fields(), self.sources.clock.now(), self.options.abandoned_after);
         let found = self.transactions.find_any(&left, &doc! { &self.fields().last_modified: 1 }, batch).await?;
         let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
@@ -53,7 +53,7 @@ impl TwoPhase {
         Ok(round)
     }
 
-    async fn recover_one(&self, document: &Document) -> Result<Option<Outcome>> {
+    async fn recover_one(&self, document: &Document) -> Result<Option<TwoPhaseOutcome>> {
         let seen = Record::read(&self.transactions, document, self.fields())?;
         let Request { filter, update } = requests::take_over(self.fields(), &seen, self.application());
         if !self.transactions.update_one(&filter, &update).await? {

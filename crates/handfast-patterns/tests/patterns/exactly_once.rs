@@ -7,7 +7,7 @@ use std::time::Duration;
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::exactly_once::{Memory, TwoStepOptions};
 use handfast_patterns::{
-    CancellationToken, Change, Error, ExactlyOnce, Outcome, Result, RunnerOptions, Token, TwoStep,
+    CancellationToken, Change, Error, ExactlyOnce, Result, RunnerOptions, Token, TwoStep, UpdateOutcome,
 };
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Applied, DocumentStore, Error as StoreError, ErrorClass, StoreExt};
@@ -123,7 +123,7 @@ async fn in_two_steps(stage: Stage) {
     let run = async |world: &World| {
         let two_step = two_step(world).await?;
         for token in tokens() {
-            if two_step.apply(token, "today").await.is_ok_and(Outcome::is_applied) {
+            if two_step.apply(token, "today").await.is_ok_and(UpdateOutcome::is_applied) {
                 world.acknowledge(token, "days", doc! { "_id": "today", "applied": token });
             }
         }
@@ -314,14 +314,14 @@ async fn each_outcome_has_its_case() {
     let once = once(&world).await.unwrap();
     let [one, other] = tokens();
     let withdraw = Change::increment("n", -5).guarded(doc! { "n": { "$gte": 5 } });
-    assert_eq!(once.apply(one, "today", &withdraw).await.unwrap(), Outcome::Missing);
-    assert_eq!(once.apply(one, "today", &Change::increment("n", 7)).await.unwrap(), Outcome::Missing);
-    assert_eq!(once.apply(one, "today", &Change::increment("n", 7).or_insert()).await.unwrap(), Outcome::Applied);
-    assert_eq!(once.apply(one, "today", &count()).await.unwrap(), Outcome::AlreadyApplied);
-    assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), Outcome::Applied);
+    assert_eq!(once.apply(one, "today", &withdraw).await.unwrap(), UpdateOutcome::Missing);
+    assert_eq!(once.apply(one, "today", &Change::increment("n", 7)).await.unwrap(), UpdateOutcome::Missing);
+    assert_eq!(once.apply(one, "today", &Change::increment("n", 7).or_insert()).await.unwrap(), UpdateOutcome::Applied);
+    assert_eq!(once.apply(one, "today", &count()).await.unwrap(), UpdateOutcome::AlreadyApplied);
+    assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), UpdateOutcome::Applied);
     // The condition no longer holds, but the token is there, so the condition held before.
-    assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), Outcome::AlreadyApplied);
-    assert_eq!(once.apply(once.token(), "today", &withdraw).await.unwrap(), Outcome::Refused);
+    assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), UpdateOutcome::AlreadyApplied);
+    assert_eq!(once.apply(once.token(), "today", &withdraw).await.unwrap(), UpdateOutcome::Refused);
     assert_eq!(number(&day(&world).await), 2);
 }
 
@@ -330,8 +330,8 @@ async fn two_step_leaves_the_documents_of_the_seed() {
     let world = World::in_memory();
     let [one, other] = tokens();
     let two_step = two_step(&world).await.unwrap();
-    assert_eq!(two_step.apply(one, "today").await.unwrap(), Outcome::Applied);
-    assert_eq!(two_step.apply(one, "today").await.unwrap(), Outcome::AlreadyApplied);
+    assert_eq!(two_step.apply(one, "today").await.unwrap(), UpdateOutcome::Applied);
+    assert_eq!(two_step.apply(one, "today").await.unwrap(), UpdateOutcome::AlreadyApplied);
     let found = day(&world).await;
     let applied_at = world.sources.clock.now();
     let expected = doc! { "_id": "today", "pending": [], "n": 1_i64, "applied": [one], "appliedAt": applied_at };

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Bson, Document, doc, rawdoc};
-use handfast_patterns::sync_flag::{Begun, Copied, FINAL_VERSION, Inserted, MainState, Outcome, Staleness, SyncFlag};
+use handfast_patterns::sync_flag::{
+    Begun, Copied, FINAL_VERSION, Inserted, MainState, Staleness, SyncFlag, SyncOutcome,
+};
 use handfast_patterns::{
     CancellationToken, Change, Error, Link, OnDelete, Result, Round, RunnerOptions, SyncFlagOptions,
 };
@@ -138,9 +140,9 @@ async fn swept_by(flag: &SyncFlag) -> Result<()> {
     }
 }
 
-fn version(outcome: &Outcome) -> i64 {
+fn version(outcome: &SyncOutcome) -> i64 {
     match outcome {
-        Outcome::Synced { version } => *version,
+        SyncOutcome::Synced { version } => *version,
         other => panic!("{other:?}"),
     }
 }
@@ -161,7 +163,7 @@ async fn the_seeds_renaming_document_by_document() {
         if lines.last() != Some(&line) {
             lines.push(line);
         }
-        if let Ok(Outcome::Synced { version }) = result {
+        if let Ok(SyncOutcome::Synced { version }) = result {
             assert_eq!(version, 1);
             break;
         }
@@ -212,8 +214,8 @@ async fn a_token_is_used_once_and_a_guard_is_kept() {
     }
     assert_eq!(all(&world, "users").await[0].get_i32("renamed").unwrap(), 1);
     let guarded = renamed("Anna").guarded(doc! { "name": "John" });
-    assert!(matches!(flag.change(flag.token(), 1, &guarded).await.unwrap(), Outcome::Refused));
-    assert!(matches!(flag.change(flag.token(), 7, &guarded).await.unwrap(), Outcome::Missing));
+    assert!(matches!(flag.change(flag.token(), 1, &guarded).await.unwrap(), SyncOutcome::Refused));
+    assert!(matches!(flag.change(flag.token(), 7, &guarded).await.unwrap(), SyncOutcome::Missing));
     for wrong in [renamed("Anna").or_insert(), Change::increment("syncVersion", 1), Change::new(doc! { "a": 1 })] {
         let refused = flag.change(flag.token(), 1, &wrong).await.expect_err("it makes no sense");
         assert_eq!(refused.applied(), Applied::No);
@@ -277,8 +279,8 @@ async fn copies_are_treated_as_declared_when_their_main_document_is_deleted() {
     let edited = all(&world, "comments").await.remove(1);
     assert_eq!(edited.get_document("editor").unwrap().get_str("name").unwrap(), "somebody");
     in_sync(&world).await.unwrap();
-    assert!(matches!(flag.delete(1).await.unwrap(), Outcome::Missing));
-    assert!(matches!(flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap(), Outcome::Missing));
+    assert!(matches!(flag.delete(1).await.unwrap(), SyncOutcome::Missing));
+    assert!(matches!(flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap(), SyncOutcome::Missing));
 }
 
 /// Readers do not see a user that is being deleted.
@@ -289,7 +291,7 @@ async fn a_document_that_is_being_deleted_is_gone_for_readers() {
     let flag = open(&world).await.unwrap();
     let within = flag.within(Arc::clone(&world.store));
     assert_eq!(within.begin_delete(1).await.unwrap(), Begun::Flagged { version: 1 });
-    assert!(matches!(flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap(), Outcome::Missing));
+    assert!(matches!(flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap(), SyncOutcome::Missing));
     let comments = world.namespace("comments");
     let refused = flag.insert_copy(&comments, doc! { "_id": 4, "user": 1 }).await.unwrap();
     assert!(matches!(refused, Copied::MainMissing { main: Bson::Int32(1) }), "{refused:?}");
@@ -308,7 +310,7 @@ async fn an_outage_at_the_copies_is_not_an_outage_of_the_change() {
     let failing = world.fault_at(first(Operation::Update, "comments"), Fault::CrashBefore);
     let flag = open(&world.on(failing)).await.unwrap();
     let outcome = flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap();
-    let Outcome::Later { version: 1, error } = outcome else { panic!("{outcome:?}") };
+    let SyncOutcome::Later { version: 1, error } = outcome else { panic!("{outcome:?}") };
     assert_eq!(error.class(), ErrorClass::Outage);
     world.clock.advance(2 * HOUR);
     swept(&world).await.unwrap();
@@ -364,11 +366,11 @@ async fn operations_per_change() {
         let now = counting.operations();
         std::mem::replace(&mut before, now).abs_diff(now)
     };
-    let _: Outcome = flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap();
+    let _: SyncOutcome = flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap();
     assert_eq!(cost(), 5, "change and flag, 3 links, unset");
     let _: Copied = flag.insert_copy(&world.namespace("likes"), doc! { "_id": 2, "user": 1 }).await.unwrap();
     assert_eq!(cost(), 2 + 1 + 2 + 2 + 1, "read the user, insert, read the copy, read the user again, confirm");
-    let _: Outcome = flag.delete(1).await.unwrap();
+    let _: SyncOutcome = flag.delete(1).await.unwrap();
     assert_eq!(cost(), 5, "mark, 3 links, delete");
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bson::{Document, doc, rawdoc};
 use handfast_patterns::job_queue::{JobError, JobState};
 use handfast_patterns::ledger::Posting;
-use handfast_patterns::two_phase::{Outcome as TwoPhaseOutcome, State};
+use handfast_patterns::two_phase::{State, TwoPhaseOutcome};
 use handfast_patterns::{
-    Change, Error, ExactlyOnce, JobQueue, Ledger, Link, NewAccount, NewEntry, NewJob, Outcome, SyncFlag,
-    SyncFlagOptions, Transfer, TwoPhase, TwoPhaseOptions, VersionedTree, VersionedTreeOptions, Worker,
+    Change, Error, ExactlyOnce, JobQueue, Ledger, Link, NewAccount, NewEntry, NewJob, SyncFlag, SyncFlagOptions,
+    Transfer, TwoPhase, TwoPhaseOptions, UpdateOutcome, VersionedTree, VersionedTreeOptions, Worker,
 };
 use handfast_store::{DocumentStore, MemoryStore, Namespace, Sources, StoreExt};
 use handfast_txn::{Database, PercolatorOptions, Transaction};
@@ -71,8 +71,8 @@ impl Patterns {
         let store: Arc<dyn DocumentStore> = Arc::new(tx.clone());
         let token = self.once.token();
         let once = self.once.within(store.clone());
-        assert_eq!(once.apply(token, 1, &Change::increment("n", 1)).await?, Outcome::Applied);
-        assert_eq!(once.apply(token, 1, &Change::increment("n", 1)).await?, Outcome::AlreadyApplied);
+        assert_eq!(once.apply(token, 1, &Change::increment("n", 1)).await?, UpdateOutcome::Applied);
+        assert_eq!(once.apply(token, 1, &Change::increment("n", 1)).await?, UpdateOutcome::AlreadyApplied);
         self.queue.within(store.clone()).enqueue(job()).await?;
         let entry = NewEntry::transfer("ann", "bob", 10, "EUR");
         assert!(matches!(self.ledger.within(store.clone()).post(entry).await?, Posting::Posted(_)));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::two_phase::{
-    Cancel, Outcome, Participant, PendingFields, Plan, State, Transfer, TwoPhase, TwoPhaseOptions,
+    Cancel, Participant, PendingFields, Plan, State, Transfer, TwoPhase, TwoPhaseOptions, TwoPhaseOutcome,
 };
 use handfast_patterns::{CancellationToken, Error, Result, Round, RunnerOptions};
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
@@ -100,7 +100,7 @@ async fn the_seeds_transfer_document_by_document() {
     let lines = walk_through(async |world| {
         let transfers = open(world, "App1").await?;
         transfers.begin(1, Transfer::new("A", "B", 100)).await?;
-        assert_eq!(transfers.run(1).await?, Outcome::Done);
+        assert_eq!(transfers.run(1).await?, TwoPhaseOutcome::Done);
         Ok(())
     })
     .await;
@@ -124,7 +124,7 @@ async fn the_seeds_rollback_document_by_document() {
         let transfers = open(world, "App1").await?;
         transfers.begin(1, Transfer::new("A", "C", 100)).await?;
         let reason = format!("{} \"C\" does not exist", world.namespace("accounts"));
-        assert_eq!(transfers.run(1).await?, Outcome::Canceled { reason });
+        assert_eq!(transfers.run(1).await?, TwoPhaseOutcome::Canceled { reason });
         Ok(())
     })
     .await;
@@ -153,7 +153,7 @@ async fn the_documents_have_the_fields_of_the_seed() {
     };
     assert_eq!(all(&world, "transactions").await, [expected]);
     world.clock.advance(HOUR);
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
     let expected = doc! {
         "_id": 1, "source": "A", "destination": "B", "value": 100_i64, "state": "done",
         "lastModified": world.sources.clock.now(), "application": "App1",
@@ -172,7 +172,7 @@ async fn a_transfer_that_the_shell_wrote_is_carried_out() {
     let written = rawdoc! { "_id": 1, "source": "A", "destination": "B", "value": 100.0, "state": "initial", "lastModified": now };
     world.store.insert_one(&world.namespace("transactions"), written).await.unwrap();
     let transfers = open(&world, "App1").await.unwrap();
-    assert_eq!(transfers.run_next().await.unwrap(), Some((Bson::Int32(1), Outcome::Done)));
+    assert_eq!(transfers.run_next().await.unwrap(), Some((Bson::Int32(1), TwoPhaseOutcome::Done)));
     assert_eq!(balances(&world).await, [900, 1100]);
 }
 
@@ -198,7 +198,7 @@ async fn a_recovery_continues_from_each_state_of_the_seed() {
         world.clock.advance(Duration::from_secs(2 * 60));
         assert_eq!(other.recover(10).await.unwrap().done, 1);
         assert_eq!(shown(&world).await, "done App2 | A 900 [] | B 1100 []");
-        assert_eq!(healthy.run(1).await.unwrap(), Outcome::Done, "the first one hears of it");
+        assert_eq!(healthy.run(1).await.unwrap(), TwoPhaseOutcome::Done, "the first one hears of it");
     }
 }
 
@@ -213,12 +213,12 @@ async fn a_transaction_is_claimed_once() {
     let dying = world.fault_at(first(Operation::FindAndModify, "transactions"), Fault::CrashAfter);
     let dying = open(&world.on(dying), "App1").await.unwrap();
     dying.run(1).await.expect_err("stopped");
-    assert_eq!(other.run(1).await.unwrap(), Outcome::TakenOver { by: Some("App1".to_owned()) });
+    assert_eq!(other.run(1).await.unwrap(), TwoPhaseOutcome::TakenOver { by: Some("App1".to_owned()) });
     assert_eq!(other.run_next().await.unwrap(), None);
     // App2 takes it over after a while; App1 comes back and finds it finished.
     world.clock.advance(HOUR);
     assert_eq!(other.recover(1).await.unwrap().done, 1);
-    assert_eq!(one.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(one.run(1).await.unwrap(), TwoPhaseOutcome::Done);
     assert_eq!(balances(&world).await, [900, 1100]);
 }
 
@@ -229,16 +229,16 @@ async fn a_transaction_can_be_canceled_until_it_is_applied_and_compensated_after
     let transfers = open(&world, "App1").await.unwrap();
     transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
     assert_eq!(transfers.cancel(1, "no").await.unwrap(), Cancel::Canceled);
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Canceled { reason: "no".to_owned() });
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Canceled { reason: "no".to_owned() });
     assert!(transfers.compensate(1, "back").await.is_err(), "there is nothing to take back");
     transfers.begin(2, Transfer::new("A", "B", 100)).await.unwrap();
-    assert_eq!(transfers.run(2).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(2).await.unwrap(), TwoPhaseOutcome::Done);
     assert_eq!(transfers.cancel(2, "no").await.unwrap(), Cancel::TooLate);
     assert_eq!(transfers.compensate(2, "back").await.unwrap(), Plan::Transfer(Transfer::new("B", "A", 100)));
-    assert_eq!(transfers.run("back").await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run("back").await.unwrap(), TwoPhaseOutcome::Done);
     assert_eq!(balances(&world).await, [1000, 1000]);
     assert_eq!(transfers.cancel(3, "no").await.unwrap(), Cancel::Missing);
-    assert_eq!(transfers.run(3).await.unwrap(), Outcome::Missing);
+    assert_eq!(transfers.run(3).await.unwrap(), TwoPhaseOutcome::Missing);
 }
 
 #[tokio::test]
@@ -256,7 +256,7 @@ async fn pending_credits_cannot_be_spent() {
     assert_eq!((number(&seen[0], "balance"), number(&seen[0], "pendingDebits")), (900, 100));
     assert_eq!((number(&seen[1], "balance"), number(&seen[1], "pendingCredits")), (1000, 100));
     healthy.begin(2, Transfer::new("B", "A", 1001)).await.unwrap();
-    assert!(matches!(healthy.run(2).await.unwrap(), Outcome::Canceled { .. }));
+    assert!(matches!(healthy.run(2).await.unwrap(), TwoPhaseOutcome::Canceled { .. }));
     world.clock.advance(HOUR);
     assert_eq!(healthy.recover(10).await.unwrap().done, 1);
     let seen = all(&world, "accounts").await;
@@ -296,7 +296,9 @@ async fn a_transaction_that_cannot_be_read_is_canceled_when_it_is_claimed() {
     let written = rawdoc! { "_id": 1, "source": "A", "state": "initial", "lastModified": world.sources.clock.now() };
     world.store.insert_one(&world.namespace("transactions"), written).await.unwrap();
     let transfers = open(&world, "App1").await.unwrap();
-    let Some((_, Outcome::Canceled { reason })) = transfers.run_next().await.unwrap() else { panic!("not canceled") };
+    let Some((_, TwoPhaseOutcome::Canceled { reason })) = transfers.run_next().await.unwrap() else {
+        panic!("not canceled")
+    };
     assert!(reason.contains("it has no value"), "{reason}");
     assert_eq!(balances(&world).await, [1000, 1000]);
 }
@@ -309,9 +311,9 @@ async fn finished_transactions_are_purged_by_age() {
     for id in 0..3 {
         transfers.begin(id, Transfer::new("A", "B", 1)).await.unwrap();
     }
-    assert_eq!(transfers.run(0).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(0).await.unwrap(), TwoPhaseOutcome::Done);
     world.clock.advance(HOUR);
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
     assert_eq!(transfers.purge(HOUR / 2, 10).await.unwrap().done, 1);
     assert_eq!(transfers.list(State::Done, 10).await.unwrap().len(), 1);
     assert_eq!(transfers.list(State::Initial, 10).await.unwrap().len(), 1);
@@ -324,7 +326,7 @@ async fn a_transaction_that_came_back_is_not_purged() {
     accounts(&world).await;
     let transfers = open(&world, "App1").await.unwrap();
     transfers.begin(1, Transfer::new("A", "B", 1)).await.unwrap();
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
     world.clock.advance(HOUR);
     let slow = world.fault_at(first(Operation::Delete, "transactions"), Fault::FreezeBefore);
     let purging = open(&world.on(slow.clone()), "App2").await.unwrap();
@@ -334,7 +336,7 @@ async fn a_transaction_that_came_back_is_not_purged() {
     transfers.begin(1, Transfer::new("B", "A", 5)).await.unwrap();
     slow.release();
     assert_eq!(purged.await.unwrap().unwrap().done, 0);
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
 }
 
 #[tokio::test(start_paused = true)]
@@ -440,7 +442,7 @@ async fn operations_per_transfer() {
     let transfers = open(&world.on(counting.clone()), "App1").await.unwrap();
     let before = counting.operations();
     transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
     assert_eq!(counting.operations() - before, 8, "begin, claim, 2 x apply, applied, 2 x release, done");
 }
 
@@ -456,13 +458,13 @@ async fn a_transfer_begun_in_a_transaction_exists_if_and_only_if_it_commits() {
     for commit in [false, true] {
         let tx = database.begin().await.unwrap();
         transfers.within(Arc::new(tx.clone())).begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-        assert_eq!(transfers.run(1).await.unwrap(), Outcome::Missing, "nobody sees it yet");
+        assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Missing, "nobody sees it yet");
         if commit {
             tx.commit().await.unwrap();
         } else {
             tx.abort();
         }
-        let expected = if commit { Outcome::Done } else { Outcome::Missing };
+        let expected = if commit { TwoPhaseOutcome::Done } else { TwoPhaseOutcome::Missing };
         assert_eq!(transfers.run(1).await.unwrap(), expected);
     }
     assert_eq!(balances(&world).await, [900, 1100]);

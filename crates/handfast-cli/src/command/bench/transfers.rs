@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
-use handfast_patterns::two_phase::{Outcome, Transfer, TwoPhase, TwoPhaseOptions};
+use handfast_patterns::two_phase::{Transfer, TwoPhase, TwoPhaseOptions, TwoPhaseOutcome};
 use handfast_store::decorator::Metered;
 use handfast_store::{DocumentStore, Find, Insert, Namespace, Sources, StoreExt};
 use handfast_txn::{Database, PercolatorOptions};
@@ -229,7 +229,7 @@ impl Method {
                 let id = i64::try_from(last_id.fetch_add(1, Ordering::Relaxed))?;
                 two_phase.begin(id, Transfer::new(from, to, 1)).await?;
                 let outcome = two_phase.run(id).await?;
-                ensure!(outcome == Outcome::Done, "a transfer ended with {outcome:?}");
+                ensure!(outcome == TwoPhaseOutcome::Done, "a transfer ended with {outcome:?}");
             }
             Method::Transaction(database) => database.transaction(|tx| moved(tx, accounts, from, to)).await?,
         }

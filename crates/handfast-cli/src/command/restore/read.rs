@@ -60,9 +60,9 @@ pub(crate) async fn read_dump(
     drop_first: bool,
     restored: &mut RestoreProgress,
     progress: &ProgressBar,
-) -> Result<Outcome> {
+) -> Result<RestoreOutcome> {
     restored.begin(sources.len());
-    let outcome = Outcome { totals: Totals::default(), refused: Refused::default() };
+    let outcome = RestoreOutcome { totals: Totals::default(), refused: Refused::default() };
     let mut restore = Restore { store, drop_first, restored, progress, outcome };
     for source in sources {
         progress.set_message(source.namespace.to_string());
@@ -80,12 +80,12 @@ struct Restore<'a> {
     drop_first: bool,
     restored: &'a mut RestoreProgress,
     progress: &'a ProgressBar,
-    outcome: Outcome,
+    outcome: RestoreOutcome,
 }
 
 /// The outcome of a restore that read all files.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct RestoreOutcome {
     totals: Totals,
     refused: Refused,
 }
@@ -101,7 +101,7 @@ pub(crate) struct Report<'o> {
     first: Option<&'o str>,
 }
 
-impl Outcome {
+impl RestoreOutcome {
     /// Returns the report for programs.
     pub(crate) fn report(&self) -> Report<'_> {
         Report { totals: self.totals, refused: self.refused.count, first: self.refused.first.as_deref() }
@@ -112,7 +112,7 @@ impl Outcome {
     /// # Errors
     /// Fails if documents were refused; all others are restored.
     pub(crate) fn totals(self) -> Result<Totals> {
-        let Outcome { totals, refused } = self;
+        let RestoreOutcome { totals, refused } = self;
         match refused.first {
             Some(first) => {
                 let advice = match refused.first_is_there {

@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result};
 use bson::{Bson, doc};
 use handfast_patterns::TwoPhase;
 use handfast_patterns::two_phase::{
-    Cancel, Finding, Outcome, Plan, Record, Remedy, State, StateCount, TwoPhaseOptions, TwoPhaseStatus, Verified,
+    Cancel, Finding, Plan, Record, Remedy, State, StateCount, TwoPhaseOptions, TwoPhaseOutcome, TwoPhaseStatus,
+    Verified,
 };
 use serde_json::{Value, json};
 
@@ -174,11 +175,11 @@ impl Transactions {
     async fn recover(&self, console: Console) -> Result<Exit> {
         let transactions = self.open().await?;
         let [done, canceled] = [AtomicU64::new(0), AtomicU64::new(0)];
-        let tell = |outcome: &Outcome| match outcome {
-            Outcome::Done => _ = done.fetch_add(1, Ordering::Relaxed),
-            Outcome::Canceled { .. } => _ = canceled.fetch_add(1, Ordering::Relaxed),
+        let tell = |outcome: &TwoPhaseOutcome| match outcome {
+            TwoPhaseOutcome::Done => _ = done.fetch_add(1, Ordering::Relaxed),
+            TwoPhaseOutcome::Canceled { .. } => _ = canceled.fetch_add(1, Ordering::Relaxed),
             // Another application was faster, and finishes it.
-            Outcome::TakenOver { .. } | Outcome::Missing => {}
+            TwoPhaseOutcome::TakenOver { .. } | TwoPhaseOutcome::Missing => {}
         };
         let round = rounds(console, "recover", "transactions", |batch| transactions.recover_each(batch, tell)).await?;
         let repaired = transactions.repair(PAGE).await?;
@@ -267,12 +268,14 @@ impl Transactions {
 }
 
 /// Returns whether the outcome is the wanted one, and its text.
-fn outcome_text(outcome: &Outcome) -> (bool, String) {
+fn outcome_text(outcome: &TwoPhaseOutcome) -> (bool, String) {
     match outcome {
-        Outcome::Done => (true, "done".to_owned()),
-        Outcome::Canceled { reason } => (false, format!("canceled: {reason}")),
-        Outcome::TakenOver { by } => (false, format!("{} works on it", by.as_deref().unwrap_or("another application"))),
-        Outcome::Missing => (false, "is not there".to_owned()),
+        TwoPhaseOutcome::Done => (true, "done".to_owned()),
+        TwoPhaseOutcome::Canceled { reason } => (false, format!("canceled: {reason}")),
+        TwoPhaseOutcome::TakenOver { by } => {
+            (false, format!("{} works on it", by.as_deref().unwrap_or("another application")))
+        }
+        TwoPhaseOutcome::Missing => (false, "is not there".to_owned()),
     }
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use bson::Bson;
 use handfast_patterns::TwoPhase;
-use handfast_patterns::two_phase::Outcome;
+use handfast_patterns::two_phase::TwoPhaseOutcome;
 use serde_json::{Value, json};
 
 use crate::command::pattern::FINDINGS_SHOWN_MAX;
@@ -47,18 +47,18 @@ pub(super) async fn run_all(transactions: &TwoPhase, console: Console) -> Result
 }
 
 impl Outcomes {
-    fn add(&mut self, id: Bson, outcome: Outcome) {
+    fn add(&mut self, id: Bson, outcome: TwoPhaseOutcome) {
         let (count, why) = match outcome {
-            Outcome::Done => {
+            TwoPhaseOutcome::Done => {
                 self.done += 1;
                 return;
             }
-            Outcome::Canceled { reason } => (&mut self.canceled, format!("canceled: {reason}")),
-            Outcome::TakenOver { by } => {
+            TwoPhaseOutcome::Canceled { reason } => (&mut self.canceled, format!("canceled: {reason}")),
+            TwoPhaseOutcome::TakenOver { by } => {
                 let by = by.as_deref().unwrap_or("another application");
                 (&mut self.left, format!("{by} works on it"))
             }
-            Outcome::Missing => (&mut self.left, "is not there any more".to_owned()),
+            TwoPhaseOutcome::Missing => (&mut self.left, "is not there any more".to_owned()),
         };
         *count += 1;
         if self.not_done.len() < NAMED_MAX {

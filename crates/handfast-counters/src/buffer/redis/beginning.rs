@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use handfast_store::Applied;
 
 use super::failure::{Failure, unavailable};
-use super::live::Live;
+use super::server_connection::ServerConnection;
 use super::servers::Attempts;
 use super::{KINDS, Keys, RedisBuffer};
 use crate::{Error, Kind, Result, SequenceNumber};
@@ -31,7 +31,7 @@ impl RedisBuffer {
     ///
     /// # Errors
     /// That of a request that was not applied.
-    pub(super) async fn begin(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
+    pub(super) async fn begin(&self, kind: &Kind, live: &ServerConnection, attempts: &mut Attempts) -> Result<()> {
         attempts.next(|| unavailable(format!("the queue of {kind} gets lost again and again"), Applied::No))?;
         let beginning = self.known(kind);
         let before = beginning.count.load(Ordering::SeqCst);
@@ -49,7 +49,7 @@ impl RedisBuffer {
         }
     }
 
-    async fn try_begin(&self, kind: &Kind, live: &Live, known: &Beginning) -> Result<(), Failure> {
+    async fn try_begin(&self, kind: &Kind, live: &ServerConnection, known: &Beginning) -> Result<(), Failure> {
         // Another instance may have begun the kind under the name that the run has now.
         if !live.has_same_run().await? {
             return Ok(());
@@ -104,7 +104,12 @@ impl RedisBuffer {
     ///
     /// # Errors
     /// That of a request that was not applied.
-    pub(super) async fn find_generation(&self, kind: &Kind, live: &Live, attempts: &mut Attempts) -> Result<()> {
+    pub(super) async fn find_generation(
+        &self,
+        kind: &Kind,
+        live: &ServerConnection,
+        attempts: &mut Attempts,
+    ) -> Result<()> {
         let keys = Keys::new(kind);
         match self.try_read(kind, &keys, &[], live).await {
             Ok(_) if live.generation(kind).is_some() => self.name_once(kind).await,

@@ -25,7 +25,7 @@ use super::connection::{ConnectRole, Connection, Source, Unconnected};
 use super::connector::Connector;
 use super::failure::unavailable;
 use super::health::RedisHealth;
-use super::live::{Live, Scripts};
+use super::server_connection::{Scripts, ServerConnection};
 use super::slots::{SlotMap, slot};
 use super::url::Address;
 use crate::{Error, Result};
@@ -70,7 +70,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Buffer`], not applied.
-    pub(super) async fn get(self: &Arc<Self>, key: &str) -> Result<Live> {
+    pub(super) async fn get(self: &Arc<Self>, key: &str) -> Result<ServerConnection> {
         let slot = slot(key);
         let map = self.map().await?;
         let Unconnected { error, role } = match map.connection(slot) {
@@ -112,7 +112,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Buffer`], not applied, if no server has answered.
-    pub(super) async fn moved(&self, key: &str, refused: &Live) -> Result<()> {
+    pub(super) async fn moved(&self, key: &str, refused: &ServerConnection) -> Result<()> {
         let map = self.current();
         match map.slots.server(slot(key)) {
             // Another request has read it since.
@@ -125,7 +125,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Buffer`], not applied, if no server has answered.
-    async fn read_map(&self, known: u64, first: Option<&Live>) -> Result<Arc<Map>> {
+    async fn read_map(&self, known: u64, first: Option<&ServerConnection>) -> Result<Arc<Map>> {
         let _reading = self.reading.lock().await;
         let map = self.current();
         if map.version > known {
@@ -220,7 +220,7 @@ impl Cluster {
 }
 
 /// Asks a server that is connected to for the map.
-async fn ask_live(live: &Live) -> Result<SlotMap, String> {
+async fn ask_live(live: &ServerConnection) -> Result<SlotMap, String> {
     let answer = live.send(&slots_command()).await.map_err(|failure| format!("{}: {}", live.address, failure.error))?;
     read_slots(&answer, &live.address)
 }

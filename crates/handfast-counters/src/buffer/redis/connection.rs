@@ -17,8 +17,8 @@ use super::circuit_breaker::CircuitBreaker;
 use super::connector::Connector;
 use super::failure::unavailable;
 use super::health::{RedisHealth, Settings};
-use super::live::{Live, Scripts};
 use super::sentinel::Sentinels;
+use super::server_connection::{Scripts, ServerConnection};
 use super::url::Address;
 use crate::{Error, Result};
 
@@ -27,7 +27,7 @@ pub(super) struct Connection {
     source: Source,
     connector: Connector,
     scripts: Arc<Scripts>,
-    live: RwLock<Option<Live>>,
+    live: RwLock<Option<ServerConnection>>,
     /// The error of the last attempt to connect. It is locked while an attempt goes on.
     last_failure: Arc<Mutex<Option<Error>>>,
     /// The number of attempts that have ended.
@@ -105,7 +105,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::Buffer`], not applied, within the time for connecting, twice at most.
-    pub(super) async fn get(self: &Arc<Self>) -> Result<Live, Unconnected> {
+    pub(super) async fn get(self: &Arc<Self>) -> Result<ServerConnection, Unconnected> {
         if let Some(live) = self.live() {
             return Ok(live);
         }
@@ -137,7 +137,10 @@ impl Connection {
     }
 
     /// Connects in a task, as the request that needs the connection may end before.
-    fn begin_attempt(self: &Arc<Self>, mut last: OwnedMutexGuard<Option<Error>>) -> JoinHandle<Result<Live>> {
+    fn begin_attempt(
+        self: &Arc<Self>,
+        mut last: OwnedMutexGuard<Option<Error>>,
+    ) -> JoinHandle<Result<ServerConnection>> {
         let connection = Arc::clone(self);
         tokio::spawn(async move {
             if let Some(live) = connection.live() {
@@ -150,7 +153,7 @@ impl Connection {
         })
     }
 
-    async fn attempt(&self) -> Result<Live> {
+    async fn attempt(&self) -> Result<ServerConnection> {
         let timeout = self.connector.connect_timeout;
         let connected = tokio::time::timeout(timeout, self.connect()).await.unwrap_or_else(|_| {
             Err(Unreachable { why: format!("no answer within {} s", timeout.as_secs_f64()), is_silent: true })
@@ -183,12 +186,12 @@ impl Connection {
     }
 
     /// Returns the connection if there is one.
-    pub(super) fn live(&self) -> Option<Live> {
+    pub(super) fn live(&self) -> Option<ServerConnection> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         live.as_ref().filter(|live| !live.is_closed()).cloned()
     }
 
-    async fn connect(&self) -> Result<Live, Unreachable> {
+    async fn connect(&self) -> Result<ServerConnection, Unreachable> {
         let sentinels = match &self.source {
             Source::Address(address) => return self.connect_to(address).await.map_err(Unreachable::from),
             Source::Sentinels(sentinels) => sentinels,
@@ -206,7 +209,7 @@ impl Connection {
         Err(Unreachable { why: problems.join("; "), is_silent })
     }
 
-    async fn connect_to(&self, address: &Address) -> Result<Live, RedisError> {
+    async fn connect_to(&self, address: &Address) -> Result<ServerConnection, RedisError> {
         let is_closed = Arc::new(AtomicBool::new(false));
         let mut connection = self.connector.open_watched(address, &is_closed).await?;
         if matches!(self.source, Source::Sentinels(_)) && !is_master(&mut connection).await? {
@@ -218,7 +221,7 @@ impl Connection {
         self.scripts.steps.load(&mut connection).await?;
         let run = settings.run().ok_or_else(no_run)?.into();
         let (address, stall_timeout) = (Arc::new(address.clone()), self.connector.stall_timeout);
-        Ok(Live::new(connection, address, run, is_closed, stall_timeout, Arc::clone(&self.breaker)))
+        Ok(ServerConnection::new(connection, address, run, is_closed, stall_timeout, Arc::clone(&self.breaker)))
     }
 
     /// Logs each warning when it appears.

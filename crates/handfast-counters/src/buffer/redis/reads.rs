@@ -32,7 +32,7 @@ use redis::Value;
 
 use super::answer::{self, Entry, Row};
 use super::failure::Failure;
-use super::live::Live;
+use super::server_connection::ServerConnection;
 use super::{Keys, NOT_BEGUN, RedisBuffer};
 use crate::buffer::{Fence, Reading};
 use crate::{Error, ItemId, Kind, Result};
@@ -44,7 +44,7 @@ impl RedisBuffer {
         kind: &Kind,
         keys: &Keys,
         ids: &[ItemId],
-        live: &Live,
+        live: &ServerConnection,
     ) -> Result<Option<Reading>, Failure> {
         let Some(generation) = live.generation(kind).filter(|_| !ids.is_empty()) else { return Ok(None) };
         let mut command = redis::cmd("MGET");
@@ -70,7 +70,7 @@ impl RedisBuffer {
         kind: &Kind,
         keys: &Keys,
         ids: &[ItemId],
-        live: &Live,
+        live: &ServerConnection,
     ) -> Result<Option<Reading>, Failure> {
         if let Some(reading) = self.read_whole(kind, keys, ids, live).await? {
             return Ok(Some(reading));

@@ -10,8 +10,8 @@ use super::connection::{Connection, Source};
 use super::connector::Connector;
 use super::failure::{Failure, Remedy};
 use super::health::RedisHealth;
-use super::live::{Live, Scripts};
 use super::sentinel::Sentinels;
+use super::server_connection::{Scripts, ServerConnection};
 use super::url::{Target, Topology};
 use super::{RedisBufferOptions, RedisScripts, tls, url};
 use crate::{Error, Result};
@@ -86,7 +86,7 @@ impl Servers {
     ///
     /// # Errors
     /// [`Error::Buffer`], not applied.
-    pub(super) async fn get(&self, key: &str) -> Result<Live> {
+    pub(super) async fn get(&self, key: &str) -> Result<ServerConnection> {
         match &self.topology {
             Connections::One(connection) => Ok(connection.get().await?),
             Connections::Cluster(cluster) => cluster.get(key).await,
@@ -130,7 +130,7 @@ impl Servers {
     pub(super) async fn prepare_again(
         &self,
         key: &str,
-        refused: &Live,
+        refused: &ServerConnection,
         failure: Failure,
         attempts: &mut Attempts,
     ) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bson::{Document, doc, rawdoc};
 use handfast_patterns::exactly_once::Memory;
 use handfast_patterns::job_queue::{ClaimState, Job, JobError, JobQueue, Worker};
-use handfast_patterns::{Change, ExactlyOnce, Outcome};
+use handfast_patterns::{Change, ExactlyOnce, UpdateOutcome};
 use handfast_store::{Namespace, StoreExt};
 
 use super::{HOUR, MINUTE, claim, kinds, new_id, numbered, open};
@@ -53,13 +53,13 @@ async fn each_step_of_a_job_changes_a_document_once() {
             let first = context.guard("first", &counters, "a", &add(1)).await?;
             let second = context.guard("second", &counters, "a", &add(10)).await?;
             let expected = if runs.fetch_add(1, Ordering::Relaxed) == 0 {
-                [Outcome::Applied, Outcome::Applied]
+                [UpdateOutcome::Applied, UpdateOutcome::Applied]
             } else {
-                [Outcome::AlreadyApplied, Outcome::AlreadyApplied]
+                [UpdateOutcome::AlreadyApplied, UpdateOutcome::AlreadyApplied]
             };
             assert_eq!([first, second], expected);
-            assert_eq!(context.guard("first", &counters, "b", &add(1)).await?, Outcome::Missing);
-            if expected[0] == Outcome::Applied { Err(JobError::Retry("once more".to_owned())) } else { Ok(()) }
+            assert_eq!(context.guard("first", &counters, "b", &add(1)).await?, UpdateOutcome::Missing);
+            if expected[0] == UpdateOutcome::Applied { Err(JobError::Retry("once more".to_owned())) } else { Ok(()) }
         }
     });
     assert_eq!(worker.drain().await.unwrap().failed, 1);
@@ -80,19 +80,19 @@ async fn a_worker_without_its_job_writes_no_more_where_the_next_one_has() {
     let apply = async |job: &Job, step: &str| counters.apply_fenced(job.fence(), step, "a", &add(1)).await.unwrap();
     assert_eq!(
         apply(&slow, "first").await,
-        Outcome::Applied,
+        UpdateOutcome::Applied,
         "the next one has not been here: one of them has to make the step"
     );
-    assert_eq!(apply(&next, "first").await, Outcome::AlreadyApplied);
-    assert_eq!(apply(&next, "second").await, Outcome::Applied);
-    assert_eq!(apply(&slow, "third").await, Outcome::Fenced);
-    assert_eq!(apply(&slow, "first").await, Outcome::Fenced, "a worker that has made a step is fenced as well");
-    assert_eq!(apply(&next, "third").await, Outcome::Applied);
+    assert_eq!(apply(&next, "first").await, UpdateOutcome::AlreadyApplied);
+    assert_eq!(apply(&next, "second").await, UpdateOutcome::Applied);
+    assert_eq!(apply(&slow, "third").await, UpdateOutcome::Fenced);
+    assert_eq!(apply(&slow, "first").await, UpdateOutcome::Fenced, "a worker that has made a step is fenced as well");
+    assert_eq!(apply(&next, "third").await, UpdateOutcome::Applied);
     assert_eq!(counted(&world).await, 3);
     // The numbers of another job are independent.
     queue.enqueue(numbered(2)).await.unwrap();
     let other = claim(&queue).await;
-    assert_eq!((other.claims, apply(&other, "first").await), (1, Outcome::Applied));
+    assert_eq!((other.claims, apply(&other, "first").await), (1, UpdateOutcome::Applied));
 }
 
 /// The next worker computes its change from what it has read; the slow one cannot change the document in between.
@@ -101,15 +101,15 @@ async fn a_fenced_document_is_read_in_its_final_state() {
     let world = World::in_memory();
     let (queue, counters) = (open(&world).await, counters(&world).await);
     let (slow, next) = claimed_twice(&queue, &world).await;
-    assert_eq!(counters.fence(next.fence(), "a").await.unwrap(), Outcome::Applied);
-    assert_eq!(counters.fence(next.fence(), "a").await.unwrap(), Outcome::AlreadyApplied);
+    assert_eq!(counters.fence(next.fence(), "a").await.unwrap(), UpdateOutcome::Applied);
+    assert_eq!(counters.fence(next.fence(), "a").await.unwrap(), UpdateOutcome::AlreadyApplied);
     let read = counted(&world).await;
-    assert_eq!(counters.apply_fenced(slow.fence(), STEP, "a", &add(5)).await.unwrap(), Outcome::Fenced);
-    assert_eq!(counters.fence(slow.fence(), "a").await.unwrap(), Outcome::Fenced);
+    assert_eq!(counters.apply_fenced(slow.fence(), STEP, "a", &add(5)).await.unwrap(), UpdateOutcome::Fenced);
+    assert_eq!(counters.fence(slow.fence(), "a").await.unwrap(), UpdateOutcome::Fenced);
     let doubled = Change::new(doc! { "$set": { "n": read * 2 + 2 } });
-    assert_eq!(counters.apply_fenced(next.fence(), STEP, "a", &doubled).await.unwrap(), Outcome::Applied);
+    assert_eq!(counters.apply_fenced(next.fence(), STEP, "a", &doubled).await.unwrap(), UpdateOutcome::Applied);
     assert_eq!(counted(&world).await, 2);
-    assert_eq!(counters.fence(next.fence(), "none").await.unwrap(), Outcome::Missing);
+    assert_eq!(counters.fence(next.fence(), "none").await.unwrap(), UpdateOutcome::Missing);
 }
 
 /// The number of a claim increases in every kind of claim, and continues after a retry.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::{Document, doc, rawdoc};
 use handfast_patterns::exactly_once::Memory;
 use handfast_patterns::job_queue::{Drained, Enqueued, JobError, JobQueueOptions, JobState, Limits, Worker};
-use handfast_patterns::{Change, Error, ExactlyOnce, Outcome, Result, Token};
+use handfast_patterns::{Change, Error, ExactlyOnce, Result, Token, UpdateOutcome};
 use handfast_store::StoreExt;
 use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
 
@@ -24,7 +24,7 @@ async fn add_friends(world: &World) -> Result<Worker> {
         async move {
             let change = Change::increment("friends", 1).or_insert();
             for user in friends.users {
-                let _: Outcome = context.guard("befriend", &once, user, &change).await?;
+                let _: UpdateOutcome = context.guard("befriend", &once, user, &change).await?;
             }
             Ok::<_, JobError>("friends")
         }

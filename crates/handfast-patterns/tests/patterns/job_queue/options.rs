@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use handfast_patterns::exactly_once::Memory;
 use handfast_patterns::job_queue::{Backoff, ClaimState, Depth, Enqueued, JobError, JobState, Worker};
-use handfast_patterns::{Change, Error, ExactlyOnce, Outcome};
+use handfast_patterns::{Change, Error, ExactlyOnce, UpdateOutcome};
 
 use super::{HOUR, MINUTE, claim, kinds, new_id, numbered, open, stored};
 use crate::crash::World;
@@ -45,7 +45,7 @@ async fn a_job_of_any_id_is_worked_on_and_guarded_like_the_others() {
             let once = once.clone();
             async move {
                 let change = Change::increment("n", 1).or_insert();
-                for expected in [Outcome::Applied, Outcome::AlreadyApplied] {
+                for expected in [UpdateOutcome::Applied, UpdateOutcome::AlreadyApplied] {
                     assert_eq!(context.guard("add", &once, "sum", &change).await?, expected);
                 }
                 Ok::<_, JobError>(())

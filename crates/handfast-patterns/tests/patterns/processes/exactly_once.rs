@@ -38,8 +38,8 @@ async fn two_step(process: &Process, store: Arc<dyn DocumentStore>) -> Result<Tw
 /// Counts a visit in both forms, repeatedly until there is an answer.
 async fn count(once: &ExactlyOnce, two_step: &TwoStep, token: Token, page: i32) {
     let view = Change::increment("views", 1).or_insert();
-    while !once.apply(token, page, &view).await.is_ok_and(handfast_patterns::Outcome::is_applied) {}
-    while !two_step.apply(token, page).await.is_ok_and(handfast_patterns::Outcome::is_applied) {}
+    while !once.apply(token, page, &view).await.is_ok_and(handfast_patterns::UpdateOutcome::is_applied) {}
+    while !two_step.apply(token, page).await.is_ok_and(handfast_patterns::UpdateOutcome::is_applied) {}
 }
 
 /// Returns visits, at most `limit`, that are not known to be counted.

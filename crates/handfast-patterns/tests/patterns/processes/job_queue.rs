@@ -7,7 +7,7 @@ use bson::{Document, doc};
 use handfast_patterns::exactly_once::Memory;
 use handfast_patterns::job_queue::{JobState, NewJob};
 use handfast_patterns::{
-    CancellationToken, Change, ExactlyOnce, JobError, JobQueue, JobQueueOptions, Outcome, Result, RunnerOptions,
+    CancellationToken, Change, ExactlyOnce, JobError, JobQueue, JobQueueOptions, Result, RunnerOptions, UpdateOutcome,
     Worker, WorkerOptions,
 };
 
@@ -44,9 +44,9 @@ async fn worker(process: &Process, work: Duration, concurrency: usize) -> Result
             let (once, process) = (once.clone(), working.clone());
             async move {
                 let one = Change::increment("count", 1).or_insert();
-                let _: Outcome = context.guard("count", &once, details.get_i32("n")?, &one).await?;
+                let _: UpdateOutcome = context.guard("count", &once, details.get_i32("n")?, &one).await?;
                 tokio::time::sleep(work).await;
-                let _: Outcome = context.guard("count", &once, "all", &one).await?;
+                let _: UpdateOutcome = context.guard("count", &once, "all", &one).await?;
                 process.progress().await?;
                 tokio::time::sleep(work).await;
                 Ok::<_, JobError>(())

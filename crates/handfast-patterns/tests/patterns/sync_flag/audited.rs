@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bson::{Bson, doc, rawdoc};
-use handfast_patterns::sync_flag::{Begun, Outcome, Stale, StaleCopy, SyncFlag};
+use handfast_patterns::sync_flag::{Begun, Stale, StaleCopy, SyncFlag, SyncOutcome};
 use handfast_patterns::{CancellationToken, Error, Link, Round, RunnerOptions};
 use handfast_store::StoreExt;
 
@@ -113,7 +113,7 @@ async fn an_audit_beside_changes_reports_nothing() {
     let renames = |name: &'static str| {
         Actor::new(4, move |world| async move {
             let flag = open(&world).await.unwrap();
-            let _: Outcome = flag.change(flag.token(), 1, &renamed(name)).await.unwrap();
+            let _: SyncOutcome = flag.change(flag.token(), 1, &renamed(name)).await.unwrap();
         })
     };
     let prepare = async |world: &World| {

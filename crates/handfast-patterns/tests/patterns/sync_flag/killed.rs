@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bson::{doc, rawdoc};
-use handfast_patterns::sync_flag::{Begun, Copied, Inserted, Outcome};
+use handfast_patterns::sync_flag::{Begun, Copied, Inserted, SyncOutcome};
 use handfast_patterns::{Result, Round};
 use handfast_store::StoreExt;
 
@@ -12,10 +12,10 @@ use crate::black_pipe::{assert_right, every_pair};
 use crate::crash::{Stage, World, every_point};
 
 /// Records the result of a change of user 1.
-fn changed(world: &World, outcome: Outcome) -> Outcome {
-    let (Outcome::Synced { version } | Outcome::Later { version, .. }) = outcome else { panic!("{outcome:?}") };
+fn changed(world: &World, outcome: SyncOutcome) -> SyncOutcome {
+    let (SyncOutcome::Synced { version } | SyncOutcome::Later { version, .. }) = outcome else { panic!("{outcome:?}") };
     world.acknowledge(&outcome, "users", doc! { "_id": 1, "syncVersion": { "$gte": version } });
-    if let Outcome::Synced { .. } = outcome {
+    if let SyncOutcome::Synced { .. } = outcome {
         let older = doc! { "user": 1, "userVersion": { "$not": { "$gte": version } } };
         world.acknowledge_none(&outcome, "comments", older.clone());
         world.acknowledge_none(&outcome, "likes", older);
@@ -35,13 +35,13 @@ async fn killed_at_every_operation(stage: Stage) {
         let second = changed(world, flag.change(flag.token(), 1, &renamed("Anna")).await?);
         let deleted = flag.delete(2).await?;
         world.acknowledge_none(&deleted, "users", doc! { "_id": 2, "syncDeleted": { "$exists": false } });
-        if let Outcome::Synced { .. } = deleted {
+        if let SyncOutcome::Synced { .. } = deleted {
             world.acknowledge_none(&deleted, "likes", doc! { "user": 2 });
         }
         Ok([first, second, deleted])
     };
     let recover = async |world: &World, _: &Result<_>| swept(world).await;
-    let check = async |world: &World, answer: &Result<[Outcome; 3]>| {
+    let check = async |world: &World, answer: &Result<[SyncOutcome; 3]>| {
         let users = all(world, "users").await;
         let named = |name: &str| users.iter().any(|user| user.get_str("name").is_ok_and(|is| is == name));
         if answer.is_ok() && !(named("Anna") && users.len() == 1) {
@@ -60,8 +60,8 @@ async fn changed_over_the_wire() {
         let flag = open(world).await?;
         Ok(changed(world, flag.change(flag.token(), 1, &renamed("Mary")).await?))
     };
-    let recover = async |world: &World, _: &Result<Outcome>| swept(world).await;
-    let check = async |world: &World, _: &Result<Outcome>| in_sync(world).await;
+    let recover = async |world: &World, _: &Result<SyncOutcome>| swept(world).await;
+    let check = async |world: &World, _: &Result<SyncOutcome>| in_sync(world).await;
     assert_right("sync flag", &every_pair(site, run, recover, check).await, 40);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bson::{doc, rawdoc};
-use handfast_patterns::sync_flag::{Begun, Copied, Outcome, Staleness, SyncFlag};
+use handfast_patterns::sync_flag::{Begun, Copied, Staleness, SyncFlag, SyncOutcome};
 use handfast_patterns::{OnDelete, Result};
 use handfast_store::StoreExt;
 
@@ -44,7 +44,7 @@ fn renames(name: &'static str) -> Actor {
     Actor::new(OPENING, move |world| async move {
         let flag = open_small(&world).await.unwrap();
         let outcome = flag.change(flag.token(), 1, &renamed(name)).await.unwrap();
-        assert!(matches!(outcome, Outcome::Synced { .. } | Outcome::Missing), "{outcome:?}");
+        assert!(matches!(outcome, SyncOutcome::Synced { .. } | SyncOutcome::Missing), "{outcome:?}");
     })
 }
 
@@ -60,7 +60,7 @@ fn comments(id: i32) -> Actor {
 fn deletes() -> Actor {
     Actor::new(OPENING, |world| async move {
         let flag = open_small(&world).await.unwrap();
-        assert!(matches!(flag.delete(1).await.unwrap(), Outcome::Synced { .. }));
+        assert!(matches!(flag.delete(1).await.unwrap(), SyncOutcome::Synced { .. }));
     })
 }
 
@@ -115,7 +115,7 @@ async fn a_new_copy_that_goes_with_its_main_document() {
     let open = |world: World| async move { open_with(&world, OnDelete::Remove).await.unwrap() };
     let actors = [
         Actor::new(OPENING, move |world| async move {
-            assert!(matches!(open(world).await.delete(1).await.unwrap(), Outcome::Synced { .. }));
+            assert!(matches!(open(world).await.delete(1).await.unwrap(), SyncOutcome::Synced { .. }));
         }),
         Actor::new(OPENING, move |world| async move {
             let target = world.namespace("comments");

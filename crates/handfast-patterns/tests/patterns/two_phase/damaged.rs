@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Bson, Document, doc, rawdoc};
-use handfast_patterns::two_phase::{Outcome, Transfer, TwoPhaseOptions};
+use handfast_patterns::two_phase::{Transfer, TwoPhaseOptions, TwoPhaseOutcome};
 use handfast_patterns::{CancellationToken, Round, RunnerOptions};
 use handfast_store::StoreExt;
 use handfast_store::decorator::{Fault, Operation};
@@ -96,7 +96,7 @@ async fn an_unreadable_document_does_not_hide_another_one() {
     accounts(&world).await;
     let transfers = open(&world, "App1").await.unwrap();
     transfers.begin("paid", Transfer::new("A", "B", 1)).await.unwrap();
-    assert_eq!(transfers.run("paid").await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run("paid").await.unwrap(), TwoPhaseOutcome::Done);
     assert_eq!(found(&world).await, [""; 0]);
 
     let mut without_value = left(&world, "v", "pending");
@@ -157,7 +157,7 @@ async fn settings_that_name_fields_that_no_account_has_are_found() {
     change(rawdoc! { "$set": { "settings.accounts.balance": "saldo" } }).await;
     assert_eq!(by_record().await, [""; 0], "nobody has made a transfer yet");
     transfers.begin(1, Transfer::new("A", "B", 1)).await.unwrap();
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
     let found = by_record().await;
     assert_names(&found, &["no document of", "accounts has saldo"]);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -176,12 +176,12 @@ async fn a_transaction_is_taken_back_once() {
     accounts(&world).await;
     let transfers = open(&world, "App1").await.unwrap();
     transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
     // A canceled compensation has taken nothing back.
     set(&world, "accounts", "B", doc! { "balance": 0 }).await;
     for _ in 0..2 {
         let _ = transfers.compensate(1, "b0").await.unwrap();
-        assert!(matches!(transfers.run("b0").await.unwrap(), Outcome::Canceled { .. }), "B has nothing");
+        assert!(matches!(transfers.run("b0").await.unwrap(), TwoPhaseOutcome::Canceled { .. }), "B has nothing");
     }
     set(&world, "accounts", "B", doc! { "balance": 1100 }).await;
     // The process dies after the transaction names the one that takes it back, and before that one is begun.
@@ -192,7 +192,7 @@ async fn a_transaction_is_taken_back_once() {
         let _ = transfers.compensate(1, "b1").await.expect("the same again");
         let refused = transfers.compensate(1, "b2").await.expect_err("it is taken back already").to_string();
         assert!(refused.contains("is taken back by transaction \"b1\""), "{refused}");
-        assert_eq!(transfers.run("b1").await.unwrap(), Outcome::Done);
+        assert_eq!(transfers.run("b1").await.unwrap(), TwoPhaseOutcome::Done);
     }
     assert_eq!(balances(&world).await, [1000, 1000]);
     assert_eq!(transfers.show("b2").await.unwrap(), None);
@@ -206,7 +206,7 @@ async fn a_refused_compensation_leaves_no_trace() {
     let transfers = open(&world, "App1").await.unwrap();
     for id in [1, 2] {
         transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
-        assert_eq!(transfers.run(id).await.unwrap(), Outcome::Done);
+        assert_eq!(transfers.run(id).await.unwrap(), TwoPhaseOutcome::Done);
     }
     for taken in [1, 2] {
         let refused = transfers.compensate(1, taken).await.expect_err("the id is another's").to_string();
@@ -216,7 +216,7 @@ async fn a_refused_compensation_leaves_no_trace() {
     let update = rawdoc! { "$set": { "compensation": 2 } };
     world.store.update_one(&world.namespace("transactions"), rawdoc! { "_id": 1 }, update).await.unwrap();
     let _ = transfers.compensate(1, "back").await.unwrap();
-    assert_eq!(transfers.run("back").await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run("back").await.unwrap(), TwoPhaseOutcome::Done);
     assert_eq!(balances(&world).await, [900, 1100]);
 
     insert(&world, "transactions", left(&world, "x", "applied")).await;

@@ -3,7 +3,7 @@
 use bson::{doc, rawdoc};
 use handfast_patterns::Result;
 use handfast_patterns::two_phase::{
-    Cancel, Outcome, Participant, ParticipantDocument, Plan, Transfer, TwoPhase, TwoPhaseOptions,
+    Cancel, Participant, ParticipantDocument, Plan, Transfer, TwoPhase, TwoPhaseOptions, TwoPhaseOutcome,
 };
 use handfast_store::StoreExt;
 use handfast_store::decorator::{Fault, Operation};
@@ -80,11 +80,11 @@ async fn killed_at_every_operation(stage: Stage) {
         two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
         world.acknowledge("transfer is begun", "transactions", doc! { "_id": "transfer" });
         let first = two_phase.run("order").await?;
-        if first == Outcome::Done {
+        if first == TwoPhaseOutcome::Done {
             world.acknowledge(&first, "transactions", doc! { "_id": "order", "state": "done" });
         }
         let second = two_phase.run_next().await?;
-        if let Some((id, Outcome::Done)) = &second {
+        if let Some((id, TwoPhaseOutcome::Done)) = &second {
             world.acknowledge(&second, "transactions", doc! { "_id": id.clone(), "state": "done" });
         }
         Ok(())
@@ -102,7 +102,7 @@ async fn carried_out_over_the_wire() {
         two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
         world.acknowledge("transfer is begun", "transactions", doc! { "_id": "transfer" });
         let outcome = two_phase.run("transfer").await?;
-        if outcome == Outcome::Done {
+        if outcome == TwoPhaseOutcome::Done {
             world.acknowledge(&outcome, "transactions", doc! { "_id": "transfer", "state": "done" });
         }
         Ok(())
@@ -143,7 +143,7 @@ async fn rolled_back_and_killed(stage: Stage) {
         participants[2] = participants[2].clone().guarded(doc! { "status": "unknown" });
         two_phase.begin("order", participants).await?;
         let refused = two_phase.run("order").await?;
-        assert!(!matches!(refused, Outcome::Done));
+        assert!(!matches!(refused, TwoPhaseOutcome::Done));
         world.acknowledge(refused, "transactions", doc! { "_id": "order", "state": "canceled" });
         two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
         world.acknowledge("transfer is begun", "transactions", doc! { "_id": "transfer" });
@@ -206,7 +206,7 @@ async fn copy_arrives_after_two_transfers(world: &World, transfers: &TwoPhase) {
     }
     let lossy = world.fault_at(first(Operation::Update, "accounts"), Fault::Duplicate);
     for id in [1, 2] {
-        assert_eq!(transfers.within(lossy.clone()).run(id).await.unwrap(), Outcome::Done);
+        assert_eq!(transfers.within(lossy.clone()).run(id).await.unwrap(), TwoPhaseOutcome::Done);
     }
     let arrived = lossy.deliver_late().await;
     assert!(matches!(arrived[..], [Ok(())]), "{arrived:?}");

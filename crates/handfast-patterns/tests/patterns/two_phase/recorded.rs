@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::Document;
-use handfast_patterns::two_phase::{Outcome, PendingFields, Transfer, TwoPhase, TwoPhaseOptions};
+use handfast_patterns::two_phase::{PendingFields, Transfer, TwoPhase, TwoPhaseOptions, TwoPhaseOutcome};
 use handfast_patterns::{Error, Round};
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 
@@ -121,7 +121,7 @@ async fn a_transaction_is_finished_by_the_settings_that_it_was_claimed_by() {
         world.clock.advance(HOUR);
         let new = open_with(&world, changed(&world, "App2")).await.unwrap();
         assert_eq!(new.recover(10).await.unwrap().failed, 0);
-        assert_eq!(new.run(1).await.unwrap(), Outcome::Done);
+        assert_eq!(new.run(1).await.unwrap(), TwoPhaseOutcome::Done);
         assert_eq!(books(&world).await, [[900, 0, 0], [1100, 0, 0]], "after operation {number}");
 
         // A process that does not know the settings of a new transaction leaves it alone.
@@ -130,7 +130,7 @@ async fn a_transaction_is_finished_by_the_settings_that_it_was_claimed_by() {
         let _ = new.within(dying).run(2).await.expect_err("killed");
         world.clock.advance(HOUR);
         assert_eq!(old.recover(10).await.unwrap(), Round { failed: 1, ..Round::default() });
-        assert_eq!(new.run(2).await.unwrap(), Outcome::TakenOver { by: Some("App1".to_owned()) });
+        assert_eq!(new.run(2).await.unwrap(), TwoPhaseOutcome::TakenOver { by: Some("App1".to_owned()) });
         world.clock.advance(HOUR);
         assert_eq!(new.recover(10).await.unwrap().done, 1);
         assert_eq!(books(&world).await, [[800, 0, 0], [1200, 0, 0]]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bson::{Bson, Document, doc, rawdoc};
 use handfast_patterns::Result;
-use handfast_patterns::two_phase::{Finding, Outcome, PendingFields, Remedy, State, Transfer, TwoPhaseOptions};
+use handfast_patterns::two_phase::{Finding, PendingFields, Remedy, State, Transfer, TwoPhaseOptions, TwoPhaseOutcome};
 use handfast_store::StoreExt;
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 
@@ -96,7 +96,7 @@ async fn credits_and_debits_that_no_transaction_explains_are_found() {
     accounts(&world).await;
     let transfers = open_with(&world, with_pending(&world, "App1")).await.unwrap();
     transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
     assert_eq!(verify_by(&world, with_pending(&world, "App2")).await, []);
     for (account, field, value, text) in [
         (
@@ -160,7 +160,7 @@ async fn the_status_counts_states_and_what_was_left_alone() {
     for id in 1..=3 {
         transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
     }
-    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
     let set = rawdoc! { "$set": { "state": "pending", "application": "App2" } };
     world.store.update_one(&world.namespace("transactions"), rawdoc! { "_id": 2 }, set).await.unwrap();
     world.clock.advance(HOUR);

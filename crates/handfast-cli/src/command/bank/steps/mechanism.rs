@@ -8,7 +8,7 @@ use bson::oid::ObjectId;
 use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_patterns::ledger::{Change, NewAccount, NewEntry, Posting};
-use handfast_patterns::two_phase::{Outcome, State, Transfer};
+use handfast_patterns::two_phase::{State, Transfer, TwoPhaseOutcome};
 use handfast_patterns::{CancellationToken, Ledger, Runner, RunnerOptions, TwoPhase, TwoPhaseOptions};
 use handfast_store::{DocumentStore, Namespace, Sources, StoreExt};
 
@@ -118,9 +118,9 @@ impl PatternBank {
             Pattern::TwoPhase(two_phase) => {
                 two_phase.begin(id, Transfer::new(from, to, amount)).await?;
                 Ok(match two_phase.run(id).await? {
-                    Outcome::Done => Moved::Made,
-                    Outcome::Canceled { .. } => Moved::Refused,
-                    Outcome::TakenOver { .. } | Outcome::Missing => Moved::UnderWay,
+                    TwoPhaseOutcome::Done => Moved::Made,
+                    TwoPhaseOutcome::Canceled { .. } => Moved::Refused,
+                    TwoPhaseOutcome::TakenOver { .. } | TwoPhaseOutcome::Missing => Moved::UnderWay,
                 })
             }
             Pattern::Ledger(ledger) => {

@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use bson::{RawDocumentBuf, doc, rawdoc};
 use handfast_patterns::job_queue::ClaimState;
 use handfast_patterns::ledger::{Ledger, LedgerOptions, NewAccount, NewEntry, Posting};
-use handfast_patterns::two_phase::{Outcome, Transfer, TwoPhase, TwoPhaseOptions};
+use handfast_patterns::two_phase::{Transfer, TwoPhase, TwoPhaseOptions, TwoPhaseOutcome};
 use handfast_patterns::{Change, ExactlyOnce, JobQueue, NewJob, TwoStep};
 use handfast_store::{DocumentStore, Namespace, Sources, StoreExt, UpdateOutcome};
 use handfast_txn::Database;
@@ -188,7 +188,7 @@ impl Method {
                 let id = sources.ids.object_id();
                 two_phase.begin(id, Transfer::new(from, to, 1)).await?;
                 let outcome = two_phase.run(id).await?;
-                ensure!(outcome == Outcome::Done, "a transfer ended with {outcome:?}");
+                ensure!(outcome == TwoPhaseOutcome::Done, "a transfer ended with {outcome:?}");
                 Ok(())
             }
             Method::TransferWrites(plain) => {

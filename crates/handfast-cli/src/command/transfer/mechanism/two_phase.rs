@@ -5,7 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use bson::{Bson, Document};
 use handfast_patterns::Error;
-use handfast_patterns::two_phase::{Accounts, Outcome, ParticipantDocument, Plan, Record, State, Transfer, TwoPhase};
+use handfast_patterns::two_phase::{
+    Accounts, ParticipantDocument, Plan, Record, State, Transfer, TwoPhase, TwoPhaseOutcome,
+};
 
 use super::transaction::{balance_of, no_account, taken, too_little};
 use super::{NamedRow, RowOutcome};
@@ -51,21 +53,21 @@ impl ByTwoPhase {
         let mut outcome = self.two_phase.run(id.clone()).await?;
         for _ in 0..LOOKS_MAX {
             match outcome {
-                Outcome::Done => return Ok(RowOutcome::Applied),
-                Outcome::Canceled { reason } => {
+                TwoPhaseOutcome::Done => return Ok(RowOutcome::Applied),
+                TwoPhaseOutcome::Canceled { reason } => {
                     return Ok(RowOutcome::Rejected(format!(
                         "its transaction was canceled: {reason}; give the row a new id to repeat it"
                     )));
                 }
-                Outcome::Missing => {
+                TwoPhaseOutcome::Missing => {
                     return Ok(RowOutcome::Undecided("another process has removed its transaction".to_owned()));
                 }
-                Outcome::TakenOver { .. } => tokio::time::sleep(PAUSE).await,
+                TwoPhaseOutcome::TakenOver { .. } => tokio::time::sleep(PAUSE).await,
             }
             outcome = self.two_phase.run(id.clone()).await?;
         }
         let by = match outcome {
-            Outcome::TakenOver { by: Some(by) } => by,
+            TwoPhaseOutcome::TakenOver { by: Some(by) } => by,
             _ => "another application".to_owned(),
         };
         Ok(RowOutcome::Undecided(format!("{by} works on its transaction")))

@@ -33,7 +33,7 @@ pub(super) struct Script {
 
 /// A connection to one run of the server.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct ServerConnection {
     pub(super) connection: MultiplexedConnection,
     /// The address of the server.
     pub(super) address: Arc<Address>,
@@ -70,7 +70,7 @@ impl Scripts {
     }
 }
 
-impl Live {
+impl ServerConnection {
     pub(super) fn new(
         connection: MultiplexedConnection,
         address: Arc<Address>,
@@ -80,12 +80,12 @@ impl Live {
         breaker: Arc<CircuitBreaker>,
     ) -> Self {
         let (generations, number) = Default::default();
-        Live { connection, address, run, generations, is_closed, stall_timeout, breaker, number }
+        ServerConnection { connection, address, run, generations, is_closed, stall_timeout, breaker, number }
     }
 
     /// Returns the connection with its number, by which the breaker knows it.
     pub(super) fn numbered(self, number: ConnectionNumber) -> Self {
-        Live { number, ..self }
+        ServerConnection { number, ..self }
     }
 
     /// Returns whether the connection was given up.
