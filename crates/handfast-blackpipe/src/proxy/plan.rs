@@ -64,10 +64,12 @@ impl ReplyPlans {
         self.plans().push_back(plan);
     }
 
-    /// Takes the plan for the reply to a request; `None` for a further reply to the same one, or for one that nobody asked for.
-    pub(super) fn take(&self, response_to: i32) -> Option<ReplyPlan> {
+    /// Takes the plan for a reply: that of the request which it names, or else the oldest one, as replies arrive in the order of the requests. `last_reply` is the
+    /// number of the reply before, which a further reply to the same request names (OP_MSG, `exhaustAllowed`); returns `None` for such a reply, and for one that nobody asked for.
+    pub(super) fn take(&self, response_to: i32, last_reply: Option<i32>) -> Option<ReplyPlan> {
         let mut plans = self.plans();
-        let index = plans.iter().position(|plan| plan.request_id == response_to)?;
+        let named = plans.iter().position(|plan| plan.request_id == response_to);
+        let index = named.or((last_reply != Some(response_to)).then_some(0))?;
         let plan = plans.remove(index);
         self.taken.notify_one();
         plan
@@ -115,9 +117,19 @@ mod tests {
         let ids = 1..=i32::try_from(DUE_MAX).unwrap();
         ids.clone().for_each(|id| plans.push(ReplyPlan::forward(id)));
         assert!(!has_place() && !are_all_taken());
-        assert!(plans.take(7).is_some() && plans.take(7).is_none());
+        assert!(plans.take(7, None).is_some());
         assert!(has_place() && !are_all_taken());
-        ids.filter(|id| *id != 7).for_each(|id| assert!(plans.take(id).is_some()));
+        ids.filter(|id| *id != 7).for_each(|id| assert!(plans.take(id, None).is_some()));
         assert!(are_all_taken());
+    }
+
+    #[test]
+    fn a_reply_that_names_no_request_is_that_of_the_oldest_one() {
+        let plans = ReplyPlans::default();
+        [1, 2, 3].into_iter().for_each(|id| plans.push(ReplyPlan::forward(id)));
+        let taken = |response_to, last_reply| plans.take(response_to, last_reply).map(|plan| plan.request_id);
+        assert_eq!(taken(2, Some(70)), Some(2));
+        assert_eq!(taken(71, Some(71)), None, "a further reply to the same request");
+        assert_eq!([taken(0, Some(72)), taken(9, None), taken(9, None)], [Some(1), Some(3), None]);
     }
 }

@@ -258,9 +258,11 @@ impl Connection {
     /// Forwards replies until one is lost or the server closes the connection.
     async fn forward_replies(&self, server: Reader, to_client: &ClientWriter, address: &str) -> Relayed {
         let mut server = BufReader::new(server);
+        let mut last_reply = None;
         while let Some(frame) = read(&mut server, &self.shared.limits).await? {
             let response_to = frame.header.response_to;
-            let plan = self.plans.take(response_to).unwrap_or_else(|| ReplyPlan::forward(response_to));
+            let plan = self.plans.take(response_to, last_reply).unwrap_or_else(|| ReplyPlan::forward(response_to));
+            last_reply = Some(frame.header.request_id);
             // The request is late until the client has its reply, so that the proxy does not end before.
             let ReplyPlan { handling, mut late, overtaking, recorded, .. } = plan;
             late.iter_mut().for_each(LateRequest::set_answered);

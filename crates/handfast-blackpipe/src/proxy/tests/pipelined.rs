@@ -102,3 +102,25 @@ async fn many_requests_wait_for_the_replies_before_them() {
     let mut rest = Vec::new();
     assert_eq!(reader.read_to_end(&mut rest).await.unwrap(), 0);
 }
+
+/// A server whose replies name no request is forwarded for as long as it answers.
+#[tokio::test]
+async fn replies_that_name_no_request_hold_up_no_later_request() {
+    const REQUESTS: i32 = 2_500;
+    let listener = tokio::net::TcpListener::bind(ANY).await.unwrap();
+    let proxy = Proxy::bind(ANY, listener.local_addr().unwrap().to_string(), Rules::default()).await.unwrap();
+    let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
+    tokio::spawn(proxy.run());
+    let (mut server, _) = listener.accept().await.unwrap();
+    let document = RawDocumentBuf::try_from(&doc! { "find": "orders", "$db": "shop" }).unwrap();
+    for number in 1..=REQUESTS {
+        let mut bytes = Vec::new();
+        OpMsg::new(Flags::default(), &document).encode(number, 0, &mut bytes);
+        stream.write_all(&bytes).await.unwrap();
+        tokio::time::timeout(LONG, read(&mut server, &Limits::default())).await.expect("a request").unwrap().unwrap();
+        bytes.clear();
+        OpMsg::new(Flags::default(), &document).encode(1_000_000 + number, 0, &mut bytes);
+        server.write_all(&bytes).await.unwrap();
+        read(&mut stream, &Limits::default()).await.unwrap().expect("a reply");
+    }
+}

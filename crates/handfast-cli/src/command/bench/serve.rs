@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     pub(super) promises: Promises,
 }
 
-/// Answers each frame with `reply`, whatever it says.
+/// Answers each request with `reply`, whatever it says.
 pub(super) async fn echo(listener: TcpListener, reply: Arc<Vec<u8>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let reply = Arc::clone(&reply);
@@ -37,8 +37,16 @@ pub(super) async fn echo(listener: TcpListener, reply: Arc<Vec<u8>>) {
             let limits = Limits::default();
             let mut frame = Vec::new();
             let mut stream = BufReader::new(stream);
+            let mut reply = reply.to_vec();
             // An error is the end of the measurement by the client.
-            while read_frame(&mut stream, &limits, &mut frame).await.is_ok() && stream.write_all(&reply).await.is_ok() {
+            while read_frame(&mut stream, &limits, &mut frame).await.is_ok() {
+                // The number of the request is in its header, and in that of the reply behind its own number.
+                if let (Some(to), Some(request_id)) = (reply.get_mut(8..12), frame.get(4..8)) {
+                    to.copy_from_slice(request_id);
+                }
+                if stream.write_all(&reply).await.is_err() {
+                    return;
+                }
             }
         });
     }
