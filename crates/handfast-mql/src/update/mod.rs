@@ -59,12 +59,16 @@ pub struct UpdateOptions<'a> {
     pub array_filters: &'a [RawDocumentBuf],
     /// The options for the filters in array filters and `$pull`, and for the expressions of a pipeline.
     pub compile: CompileOptions,
+    /// Whether an empty timestamp in a replacement, or in a document that an upsert inserts, is stored as it is. Otherwise it
+    /// becomes the cluster's time, see [`stamp`].
+    pub keep_empty_timestamps: bool,
 }
 
 /// A compiled update.
 #[derive(Debug)]
 pub struct Update {
     kind: Kind,
+    keep_empty_timestamps: bool,
 }
 
 #[derive(Debug)]
@@ -107,7 +111,7 @@ impl Update {
                 }
             }
         };
-        Ok(Update { kind })
+        Ok(Update { kind, keep_empty_timestamps: options.keep_empty_timestamps })
     }
 
     /// Tells whether the update is a replacement, which cannot be applied to many documents.
@@ -123,8 +127,7 @@ impl Update {
     pub fn apply(&self, document: &RawDocument, position: MatchPosition, context: &Context) -> Result<Applied> {
         let changed = match &self.kind {
             Kind::Replacement(new) => {
-                let replaced = replacement::replace(document, new)?;
-                Some(stamp(&replaced, context.cluster_time)?.unwrap_or(replaced))
+                Some(self.stamped(replacement::replace(document, new)?, context)?)
             }
             Kind::Pipeline(pipeline) => Some(pipeline.apply(document, context)?),
             Kind::Operators(operators) => {
@@ -139,6 +142,14 @@ impl Update {
             }
             _ => Ok(Applied { document: document.to_owned(), modified: false }),
         }
+    }
+
+    /// Replaces the empty timestamps of a new document, unless they are kept.
+    fn stamped(&self, document: RawDocumentBuf, context: &Context) -> Result<RawDocumentBuf> {
+        if self.keep_empty_timestamps {
+            return Ok(document);
+        }
+        Ok(stamp(&document, context.cluster_time)?.unwrap_or(document))
     }
 }
 

@@ -120,7 +120,7 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
     arguments.simple_collation()?;
     // There is no sorting on disk, see `find`.
     arguments.flag("allowDiskUse")?;
-    arguments.flag("bypassDocumentValidation")?;
+    arguments.lenient_flag("bypassDocumentValidation")?;
     arguments.unsupported(&["fromMongos", "needsMerge", "exchange"])?;
     let source = match call.request.subject {
         RawBsonRef::String(_) => AggregateSource::Collection(call.request.namespace()?),

@@ -4,7 +4,7 @@ use bson::{Document, RawDocumentBuf, Timestamp, doc};
 
 use super::super::{Update, UpdateOptions, UpdateSource, stamp};
 use super::{check, context, fails, raw, unchanged};
-use crate::{Code, MatchPosition};
+use crate::{Code, CompileOptions, Filter, MatchPosition};
 
 #[test]
 fn unknown_and_malformed_operators_are_refused() {
@@ -118,6 +118,21 @@ fn a_replacement_fills_empty_timestamps() {
     assert_eq!(stamp(&raw(&doc! { "a": 1 }), now).unwrap(), None);
     // Operators store an empty timestamp as it is.
     check(doc! {}, doc! { "$set": { "a": empty } }, doc! { "a": empty });
+}
+
+#[test]
+fn empty_timestamps_may_be_kept() {
+    let empty = raw(&doc! { "t": Timestamp { time: 0, increment: 0 } });
+    let set = raw(&doc! { "$set": { "t": Timestamp { time: 0, increment: 0 } } });
+    let context = context();
+    for update in [&empty, &set] {
+        let options = UpdateOptions { keep_empty_timestamps: true, ..Default::default() };
+        let update = Update::compile(UpdateSource::Document(update), &options).unwrap();
+        let applied = update.apply(&raw(&doc! {}), Default::default(), &context).unwrap();
+        assert_eq!(applied.document, empty);
+        let nothing = Filter::compile(&raw(&doc! {}), &CompileOptions::default()).unwrap();
+        assert_eq!(update.upsert(&nothing, &context).unwrap(), empty);
+    }
 }
 
 #[test]
