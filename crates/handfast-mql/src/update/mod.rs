@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A document is `modified` if its bytes have changed. An `$inc` by 0, a `$set` of the present value and a `$push` whose `$slice`
-//! removes the new elements modify nothing.
+//! removes the new elements modify nothing. A replacement is compared as it was given: without `_id`, it always modifies the
+//! document, as in MongoDB (<https://jira.mongodb.org/browse/SERVER-36405>).
 //!
 //! Source: MongoDB's documentation of the update operators; the texts and codes of errors are those that its drivers'
 //! tests and users compare.
@@ -83,7 +84,7 @@ enum Kind {
 pub struct Applied {
     /// The document after the update.
     pub document: RawDocumentBuf,
-    /// Whether the bytes of the document have changed.
+    /// Whether the bytes of the document have changed, or a replacement has other bytes than the document.
     pub modified: bool,
 }
 
@@ -127,7 +128,12 @@ impl Update {
     pub fn apply(&self, document: &RawDocument, position: MatchPosition, context: &Context) -> Result<Applied> {
         let changed = match &self.kind {
             Kind::Replacement(new) => {
-                Some(self.stamped(replacement::replace(document, new)?, context)?)
+                let replaced = self.stamped(replacement::replace(document, new)?, context)?;
+                if new.as_bytes() != document.as_bytes() {
+                    check_size(replaced.as_bytes().len(), false)?;
+                    return Ok(Applied { document: replaced, modified: true });
+                }
+                Some(replaced)
             }
             Kind::Pipeline(pipeline) => Some(pipeline.apply(document, context)?),
             Kind::Operators(operators) => {

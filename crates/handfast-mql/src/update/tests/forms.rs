@@ -3,7 +3,7 @@
 use bson::{Document, RawDocumentBuf, Timestamp, doc};
 
 use super::super::{Update, UpdateOptions, UpdateSource, stamp};
-use super::{check, context, fails, raw, unchanged};
+use super::{PLAIN, check, context, fails, raw, unchanged};
 use crate::{Code, CompileOptions, Filter, MatchPosition};
 
 #[test]
@@ -91,7 +91,10 @@ fn a_replacement_keeps_the_id() {
     check(doc! { "_id": 1, "a": 1 }, doc! {}, doc! { "_id": 1 });
     check(doc! { "_id": 1, "a": 1 }, doc! { "b": 2, "_id": 1 }, doc! { "_id": 1, "b": 2 });
     check(doc! { "_id": 1, "a": 1 }, doc! { "_id": 1.0, "a": 2 }, doc! { "_id": 1, "a": 2 });
-    unchanged(doc! { "_id": 1, "a": 1 }, doc! { "a": 1 });
+    unchanged(doc! { "_id": 1, "a": 1 }, doc! { "_id": 1, "a": 1 });
+    // Without its `_id`, the replacement is not the same document.
+    let applied = PLAIN.run(&doc! { "_id": 1, "a": 1 }, &doc! { "a": 1 }).unwrap();
+    assert_eq!((applied.document, applied.modified), (raw(&doc! { "_id": 1, "a": 1 }), true));
     fails(
         doc! { "_id": 1, "a": 1 },
         doc! { "_id": 2 },
