@@ -437,6 +437,8 @@ pub struct IndexSpec {
     pub expire_after_seconds: Option<i64>,
     /// Whether the planner ignores the index.
     pub hidden: bool,
+    /// MongoDB's obsolete option, which has no effect. It is shown as it was given.
+    pub background: Option<bool>,
 }
 
 impl IndexSpec {
@@ -451,6 +453,7 @@ impl IndexSpec {
             partial_filter: None,
             expire_after_seconds: None,
             hidden: false,
+            background: None,
         }
     }
 }
