@@ -27,7 +27,13 @@ pub(crate) const COMMAND: Command = Command {
 
 type Show = fn(&Call<'_>, &mut Writer);
 
+/// The version of the form in which MongoDB keeps users and roles, since its version 3.0.
+const AUTH_SCHEMA_VERSION: i32 = 5;
+
 const PARAMETERS: &[(&str, Show)] = &[
+    ("authSchemaVersion", |_, writer| {
+        writer.put("authSchemaVersion", AUTH_SCHEMA_VERSION);
+    }),
     ("authenticationMechanisms", |_, writer| {
         writer.array("authenticationMechanisms", std::iter::empty::<&str>());
     }),
@@ -94,6 +100,8 @@ mod tests {
         let mut client = server.connect();
         let reply = client.run("admin", rawdoc! { "getParameter": 1, "featureCompatibilityVersion": 1 }).await;
         assert_eq!(reply, rawdoc! { "featureCompatibilityVersion": { "version": "8.0" }, "ok": 1.0 });
+        let reply = client.run("admin", rawdoc! { "getParameter": 1, "authSchemaVersion": 1 }).await;
+        assert_eq!(reply, rawdoc! { "authSchemaVersion": 5, "ok": 1.0 });
         assert_eq!(client.refused("admin", rawdoc! { "getParameter": 1, "nothing": 1 }).await.0, 72);
         assert!(client.run("admin", rawdoc! { "getParameter": "*" }).await.get_bool("requireApiVersion").is_ok());
     }
