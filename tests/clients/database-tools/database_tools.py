@@ -38,7 +38,8 @@ def documents(collection):
 
 
 def indexes(collection):
-    return [index.to_dict() for index in collection.list_indexes()]
+    """Returns the indexes by name: mongorestore creates them in any order."""
+    return sorted((index.to_dict() for index in collection.list_indexes()), key=lambda index: index["name"])
 
 
 def same(one, other):
@@ -102,15 +103,23 @@ def dump_and_restore(client, folder):
 
 
 def whole_server(client, folder):
-    """A dump of all databases, restored after they were dropped."""
+    """A dump of all databases and users, restored after they were dropped."""
+    client.dumped.command("createUser", "ann", pwd="secret", roles=["readWrite", {"role": "read", "db": "folder"}])
+    ann = client.dumped.command("usersInfo", "ann")["users"]
     before = {name: {c: documents(client[name][c]) for c in client[name].list_collection_names()} for name in ["dumped", "folder"]}
     run("mongodump", "--out", folder / "whole")
     for name in before:
         client.drop_database(name)
+    client.dumped.command("dropUser", "ann")
+    client.dumped.command("createUser", "bob", pwd="secret", roles=[])
     run("mongorestore", "--numInsertionWorkersPerCollection", 4, folder / "whole")
     for name, collections in before.items():
         for collection, stored in collections.items():
             assert documents(client[name][collection]) == stored, (name, collection)
+    assert client.dumped.command("usersInfo", "ann")["users"] == ann != []
+    assert [user["user"] for user in client.dumped.command("usersInfo", 1)["users"]] == ["ann", "bob"]
+    with MongoClient(URI, username="ann", password="secret", authSource="dumped") as of_ann:
+        assert of_ann.dumped.types.find_one({"_id": 0})
 
 
 def export_and_import(client, folder):

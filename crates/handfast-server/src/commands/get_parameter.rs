@@ -8,6 +8,7 @@ use super::{Access, Call, Command, Properties};
 use crate::arguments::GENERIC;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
+use crate::auth::users::SCHEMA_VERSION;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -27,12 +28,9 @@ pub(crate) const COMMAND: Command = Command {
 
 type Show = fn(&Call<'_>, &mut Writer);
 
-/// The version of the form in which MongoDB keeps users and roles, since its version 3.0.
-const AUTH_SCHEMA_VERSION: i32 = 5;
-
 const PARAMETERS: &[(&str, Show)] = &[
     ("authSchemaVersion", |_, writer| {
-        writer.put("authSchemaVersion", AUTH_SCHEMA_VERSION);
+        writer.put("authSchemaVersion", SCHEMA_VERSION);
     }),
     ("authenticationMechanisms", |_, writer| {
         writer.array("authenticationMechanisms", std::iter::empty::<&str>());
