@@ -50,6 +50,11 @@ impl Command {
         if flag { self.put(name, true) } else { self }
     }
 
+    /// Adds the option by which the server stores empty timestamps as they are. Servers before MongoDB 8.0 refuse it by its name.
+    pub(crate) fn put_keep_empty_timestamps(self, keep: bool) -> Self {
+        self.put_set(cstr!("bypassEmptyTsReplacement"), keep)
+    }
+
     fn put_hint(self, hint: Option<&Hint>) -> Self {
         match hint {
             None => self,
@@ -170,7 +175,8 @@ pub(crate) fn find_and_modify(request: &FindAndModify) -> Command {
         .put_filled(cstr!("sort"), &request.sort)
         .put_filled(cstr!("fields"), &request.projection)
         .put_hint(request.hint.as_ref())
-        .put_variables(&request.variables);
+        .put_variables(&request.variables)
+        .put_keep_empty_timestamps(request.keep_empty_timestamps);
     match &request.modification {
         Modification::Remove => command.put(cstr!("remove"), true),
         Modification::Update { update, upsert, returns, array_filters } => command

@@ -152,6 +152,7 @@ pub(crate) fn index(shown: &RawDocument) -> Result<IndexSpec> {
         unique: is("unique"),
         sparse: is("sparse"),
         hidden: is("hidden"),
+        background: shown.get_bool("background").ok(),
         partial_filter: shown.get_document("partialFilterExpression").ok().map(RawDocument::to_owned),
         expire_after_seconds: number(shown, "expireAfterSeconds"),
         ..IndexSpec::new(key.to_owned())

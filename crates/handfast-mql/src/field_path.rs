@@ -3,6 +3,12 @@
 use crate::depth::NESTING_MAX;
 use crate::{Code, Error, Result};
 
+/// Tells whether a name is that of a field of a DBRef, a reference from one document to another: these names are allowed although
+/// they start with `$` (MongoDB's manual, "Database References").
+pub(crate) fn is_reference_field(name: &str) -> bool {
+    matches!(name, "$id" | "$ref" | "$db")
+}
+
 /// Checks a path.
 ///
 /// # Errors
@@ -22,8 +28,7 @@ pub(crate) fn check(path: &str) -> Result<()> {
         if name.is_empty() {
             return Err(Error::new(Code(15998), "FieldPath field names may not be empty strings."));
         }
-        // The fields of a DBRef have these names.
-        if name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db") {
+        if name.starts_with('$') && !is_reference_field(name) {
             let message = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
             return Err(Error::new(Code(16410), message));
         }

@@ -13,7 +13,7 @@ use handfast_store::{Durability, Namespace, check_database_name};
 use handfast_wire::Sequence;
 
 pub(crate) use self::numbering::Numbering;
-use crate::arguments::{Arguments, FIELDS_USUAL, Field, GENERIC, as_integer};
+use crate::arguments::{Arguments, FIELDS_USUAL, Field, GENERIC, as_integer, as_number};
 use crate::auth::user::UserId;
 use crate::commands::{self, Access, Command, Properties};
 use crate::error::{CommandError, CommandResult};
@@ -321,6 +321,10 @@ fn max_time(value: RawBsonRef<'_>) -> CommandResult<Option<Duration>> {
     let Some(millis) = as_integer(value) else {
         return Err(mismatch("maxTimeMS", value, "types '[long, int, decimal, double']"));
     };
+    // NaN has no fraction that is 0.
+    if as_number(value).is_some_and(|number| number.is_finite() && number.fract() != 0.0 || number.is_nan()) {
+        return Err(CommandError::new(Code::BadValue, "maxTimeMS has non-integral value"));
+    }
     match u32::try_from(millis) {
         Ok(0) => Ok(None),
         Ok(millis) if i32::try_from(millis).is_ok() => Ok(Some(Duration::from_millis(u64::from(millis)))),

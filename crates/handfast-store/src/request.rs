@@ -144,6 +144,9 @@ pub struct UpdateStatement {
     pub hint: Option<Hint>,
     /// The variables of `c`, for pipelines.
     pub constants: RawDocumentBuf,
+    /// Whether empty timestamps of a replacement, or of a document that is inserted, are stored as they are. Otherwise they become
+    /// the current time.
+    pub keep_empty_timestamps: bool,
 }
 
 impl UpdateStatement {
@@ -158,6 +161,7 @@ impl UpdateStatement {
             sort: rawdoc! {},
             hint: None,
             constants: rawdoc! {},
+            keep_empty_timestamps: false,
         }
     }
 }
@@ -244,6 +248,9 @@ pub struct FindAndModify {
     /// A ticket for exactly-once execution by an [`AtomicStore`](crate::AtomicStore). Each statement must change one document
     /// only.
     pub ticket: Option<Ticket>,
+    /// Whether empty timestamps of a replacement, or of a document that is inserted, are stored as they are. Otherwise they become
+    /// the current time.
+    pub keep_empty_timestamps: bool,
 }
 
 impl FindAndModify {
@@ -259,6 +266,7 @@ impl FindAndModify {
             durability: Durability::default(),
             variables: rawdoc! {},
             ticket: None,
+            keep_empty_timestamps: false,
         }
     }
 }
@@ -429,6 +437,8 @@ pub struct IndexSpec {
     pub expire_after_seconds: Option<i64>,
     /// Whether the planner ignores the index.
     pub hidden: bool,
+    /// MongoDB's obsolete option, which has no effect. It is shown as it was given.
+    pub background: Option<bool>,
 }
 
 impl IndexSpec {
@@ -443,6 +453,7 @@ impl IndexSpec {
             partial_filter: None,
             expire_after_seconds: None,
             hidden: false,
+            background: None,
         }
     }
 }

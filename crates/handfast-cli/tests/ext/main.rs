@@ -128,6 +128,13 @@ fn ext_go_jobs() {
     run(&program, &["jobs"]);
 }
 
+/// MongoDB's Database Tools: dumps and archives are restored as they were, exports are imported, and the statistics are shown.
+#[test]
+fn ext_database_tools() {
+    let (Some(python), Some(tools)) = (Tool::Python.find(), Tool::DatabaseTools.find()) else { return };
+    run(&python, &["tests/clients/database-tools/database_tools.py", &tools]);
+}
+
 /// The program of the job queue's page runs as pasted, and prints what the page says.
 #[test]
 fn ext_guide_of_the_job_queue() {

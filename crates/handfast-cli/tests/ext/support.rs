@@ -28,6 +28,8 @@ pub(crate) enum Tool {
     RustDriver,
     /// The programs of tests/clients/go.
     GoClients,
+    /// The folder of MongoDB's Database Tools.
+    DatabaseTools,
     /// The programs of tests/clients/java, in a folder with their libraries.
     JavaClients,
     FerretDb,
@@ -56,6 +58,7 @@ impl Tool {
             Self::WebPython => tools.join("web-venv/bin/python"),
             Self::Chromium => PathBuf::from("/usr/bin/chromium"),
             Self::GoClients => tools.join("go-clients"),
+            Self::DatabaseTools => tools.join("database-tools"),
             Self::JavaClients => tools.join("java-clients"),
             Self::FerretDb => tools.join("ferretdb"),
             Self::SecantusDb => tools.join("venv/bin/secantusd-py"),

@@ -75,10 +75,12 @@ impl DirectStore {
         refuse_ticket(request.ticket)?;
         let Update { namespace, statements, ordered, durability, variables, .. } = request;
         let multi: Vec<_> = statements.iter().map(|statement| statement.multi).collect();
+        let keep_empty_timestamps = statements.iter().any(|statement| statement.keep_empty_timestamps);
         let statements: Vec<_> = statements.iter().map(command::update_statement).collect();
         let mut all = UpdateOutcome::default();
         for range in split(sizes(&statements), self.remote.statements_max) {
-            let command = command::update(&namespace, &statements[range.clone()], ordered, &variables);
+            let command = command::update(&namespace, &statements[range.clone()], ordered, &variables)
+                .put_keep_empty_timestamps(keep_empty_timestamps);
             let effect = effect(&multi[range.clone()]);
             let has_effect = all.modified > 0 || !all.upserted.is_empty();
             let reply = self

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::{
     Average, Deviation, Quantiles, Sum,
@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::Result,
-    expression::{Value, object::merge_value},
+    error::{Code, Error, Result},
+    expression::{Value, object::merge_value, value::type_name},
     key,
     number::Number,
     order,
@@ -50,8 +50,10 @@ impl State {
             Kind::Minimum(_) | Kind::Maximum(_) => Accumulated::Extreme(None),
             Kind::First(_) => Accumulated::First(None),
             Kind::Last(_) => Accumulated::Last(RawBson::Null),
-            Kind::Push(_) => Accumulated::Push(RawArrayBuf::new()),
-            Kind::AddToSet(_) => Accumulated::Set { seen: HashSet::new(), values: RawArrayBuf::new() },
+            Kind::Push(_) | Kind::ConcatArrays(_) => Accumulated::Push(RawArrayBuf::new()),
+            Kind::AddToSet(_) | Kind::SetUnion(_) => {
+                Accumulated::Set { seen: HashSet::new(), values: RawArrayBuf::new() }
+            }
             Kind::Deviation { .. } => Accumulated::Deviation(Deviation::default()),
             Kind::MergeObjects(_) => Accumulated::Merged(RawDocumentBuf::new()),
             Kind::Count => Accumulated::Count(0),
@@ -106,6 +108,19 @@ impl State {
             (Accumulated::Set { seen, values }, Kind::AddToSet(input)) => {
                 if let Some(value) = input.evaluate(document, context)?.get() {
                     add_to_set(seen, values, value, bytes);
+                }
+            }
+            (Accumulated::Push(values), Kind::ConcatArrays(input)) => {
+                let value = input.evaluate(document, context)?;
+                for item in array("$concatArrays", &value)?.into_iter().flatten() {
+                    values.push(item?);
+                }
+                *bytes = STATE_BYTES + values.as_bytes().len();
+            }
+            (Accumulated::Set { seen, values }, Kind::SetUnion(input)) => {
+                let value = input.evaluate(document, context)?;
+                for item in array("$setUnion", &value)?.into_iter().flatten() {
+                    add_to_set(seen, values, item?, bytes);
                 }
             }
             (Accumulated::Deviation(deviation), Kind::Deviation { input, .. }) => {
@@ -177,6 +192,18 @@ impl State {
                 Kind::Quantile { quantiles, .. } => quantiles_of(numbers, quantiles),
                 _ => quantiles_of(numbers, &Quantiles::Median),
             },
+        }
+    }
+}
+
+/// Returns the array that an accumulator of arrays takes; none for a missing field.
+fn array<'v>(name: &str, value: &'v Value<'_>) -> Result<Option<&'v RawArray>> {
+    match value.get() {
+        None => Ok(None),
+        Some(RawBsonRef::Array(array)) => Ok(Some(array)),
+        Some(other) => {
+            let kind = type_name(other);
+            Err(Error::new(Code::TypeMismatch, format!("{name} requires array inputs, but an input is of type {kind}")))
         }
     }
 }

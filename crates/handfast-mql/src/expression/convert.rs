@@ -177,7 +177,7 @@ fn convert(value: Value<'_>, target: Target) -> Result<Value<'_>> {
             }
             RawBsonRef::DateTime(time) => Ok(time.into()),
             RawBsonRef::Timestamp(stamp) => Ok(bson::DateTime::from_millis(i64::from(stamp.time) * 1000).into()),
-            RawBsonRef::ObjectId(id) => Ok(id.timestamp().into()),
+            RawBsonRef::ObjectId(id) => Ok(bson::DateTime::from_millis(date::object_id_millis(id)).into()),
             RawBsonRef::String(text) => Ok(bson::DateTime::from_millis(parse_text(text)?).into()),
             _ => Err(unsupported()),
         },

@@ -11,6 +11,8 @@ use super::{
     value::{self, Value},
 };
 use crate::error::{Code, Error, Result};
+use crate::field_path::is_reference_field;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Base {
     /// `$$ROOT`.
@@ -26,6 +28,7 @@ pub(crate) enum Base {
     /// `$$CLUSTER_TIME`.
     ClusterTime,
 }
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldPath {
     pub(crate) base: Base,
@@ -100,7 +103,7 @@ pub(crate) fn split(path: &str) -> Result<Vec<String>> {
 /// Checks the path of an expression or a stage.
 ///
 /// # Errors
-/// MongoDB's codes for an empty part (15998, 40353 at the end), a part that begins with `$` (16410) and a NUL byte (16411);
+/// MongoDB's codes for an empty part (15998, 40353 at the end), a part that begins with `$` (16410), except those of a DBRef, and a NUL byte (16411);
 /// `Overflow` (15) for more than [`limits::PATH_PARTS_MAX`] parts.
 pub(crate) fn check(path: &str) -> Result<()> {
     if path.ends_with('.') {
@@ -121,7 +124,7 @@ fn check_part(part: &str) -> Result<()> {
     if part.is_empty() {
         return Err(Error::new(Code(15_998), "FieldPath field names may not be empty strings."));
     }
-    if part.starts_with('$') {
+    if part.starts_with('$') && !is_reference_field(part) {
         return Err(Error::new(
             Code(16_410),
             format!(

@@ -74,6 +74,11 @@ fn unknown_operators_and_variables_are_refused_with_their_codes() {
     check_error("$a.", doc! {}, 40353);
     check_error("$a..b", doc! {}, 15998);
     check_error("$a.$b", doc! {}, 16410);
+    // The fields of a DBRef.
+    let reference = doc! { "a": { "$ref": "c", "$id": 7, "$db": "d" } };
+    for (path, value) in [("$a.$ref", Bson::from("c")), ("$a.$id", 7.into()), ("$$ROOT.a.$db", "d".into())] {
+        check(path, reference.clone(), value);
+    }
     check_error("$$", doc! {}, 9);
     check_error(doc! { "$add": [1], "$subtract": [1, 2] }, doc! {}, 15983);
     check_error(doc! { "a.b": 1 }, doc! {}, 16412);

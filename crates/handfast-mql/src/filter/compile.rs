@@ -10,6 +10,7 @@ use super::{
     regex::RegexTest,
     types::TypeSet,
 };
+use crate::field_path::is_reference_field;
 use crate::{Code, CompileOptions, Error, Number, Path, Result, expression::Expression, path};
 
 /// The options and the enclosing operators that a condition is compiled with.
@@ -51,6 +52,7 @@ fn logical(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<O
         "expr" | "text" | "where" if !scope.top => {
             return Err(bad(format!("${operator} can only be applied to the top-level document")));
         }
+        "ref" | "id" | "db" => literal(value)?.at(&Path::new(&format!("${operator}"))),
         "comment" => return Ok(None),
         "where" => return Err(bad("$where is not supported: there is no JavaScript engine; use $expr")),
         "text" => return Err(Error::new(Code::IndexNotFound, "text index required for $text query")),
@@ -97,7 +99,7 @@ fn is_operators(document: &RawDocument) -> Result<bool> {
     let Some(first) = document.iter_elements().next() else { return Ok(false) };
     let first = first?;
     let name = first.key().as_str();
-    Ok(name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db"))
+    Ok(name.starts_with('$') && !is_reference_field(name))
 }
 
 fn literal(value: RawBsonRef<'_>) -> Result<ElementNode> {

@@ -94,6 +94,18 @@ fn equality_compares_values_and_array_elements() {
     check(rawdoc! { "a": 1, "a": 2 }, [rawdoc! { "a": [1, 2] }], [rawdoc! { "a": 1 }]);
     // Fields with the names of a DBRef are no operators.
     check(rawdoc! { "a": { "$ref": "c", "$id": 1 } }, [rawdoc! { "a": { "$ref": "c", "$id": 1 } }], [rawdoc! {}]);
+    let links = |id: i32| rawdoc! { "a": [5, { "$ref": "c", "$id": id, "$db": "d", "n": id }] };
+    for filter in [
+        rawdoc! { "a": { "$elemMatch": { "$id": 1 } } },
+        rawdoc! { "a": { "$elemMatch": { "$ref": "c", "$id": 1, "$db": "d" } } },
+        rawdoc! { "a": { "$elemMatch": { "n": 1, "$ref": "c" } } },
+        rawdoc! { "a": { "$elemMatch": { "$or": [{ "$id": 1 }, { "$db": "e" }] } } },
+    ] {
+        check(filter, [links(1)], [links(2), rawdoc! { "a": [1] }]);
+    }
+    check(rawdoc! { "$id": 1 }, [rawdoc! { "$id": 1 }], [rawdoc! { "$id": 2 }]);
+    // Their values are compared, and hold no operators.
+    check(rawdoc! { "$id": { "$in": [1] } }, [rawdoc! { "$id": { "$in": [1] } }], [rawdoc! { "$id": 1 }]);
 }
 
 #[test]

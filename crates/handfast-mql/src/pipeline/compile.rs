@@ -26,8 +26,10 @@ const PIPELINE_DEPTH_MAX: usize = 20;
 pub(super) enum PipelineLocation {
     /// The pipeline is the aggregate command's own.
     TopLevel,
-    /// The pipeline is inside `$lookup` or `$unionWith`.
-    SubPipeline,
+    /// The pipeline is inside `$lookup`.
+    Lookup,
+    /// The pipeline is inside `$unionWith`.
+    UnionWith,
     /// The pipeline is inside `$facet`.
     Facet,
 }
@@ -120,8 +122,11 @@ fn check_location(stage: &Stage, index: usize, location: PipelineLocation) -> Re
         (Stage::Documents(_), _) if index > 0 => {
             Err(Error::new(Code(40_602), format!("{name} is only valid as the first stage in a pipeline.")))
         }
-        (Stage::Out(_) | Stage::Merge(_), PipelineLocation::SubPipeline) => {
-            Err(Error::new(Code(51_047), format!("{name} is not allowed within a $lookup's or $unionWith's pipeline")))
+        (Stage::Out(_) | Stage::Merge(_), PipelineLocation::Lookup) => {
+            Err(Error::new(Code(51_047), format!("{name} is not allowed within a $lookup's sub-pipeline")))
+        }
+        (Stage::Out(_) | Stage::Merge(_), PipelineLocation::UnionWith) => {
+            Err(Error::new(Code(31_441), format!("{name} is not allowed within a $unionWith's sub-pipeline")))
         }
         (Stage::Out(_) | Stage::Merge(_) | Stage::Facet(_) | Stage::Documents(_), PipelineLocation::Facet) => {
             Err(Error::new(Code(40_600), format!("{name} is not allowed to be used within a $facet stage")))

@@ -43,7 +43,7 @@ use bson::{RawDocument, RawDocumentBuf};
 pub use self::{
     bucket::BucketAuto,
     facet::Facet,
-    foreign::{GraphLookup, Lookup, Merge, Out, UnionWith},
+    foreign::{GraphLookup, Lookup, Merge, Out, UnionWith, check_target_database},
     group::{Accumulation, Group},
     operator::{Chain, Flow, Operator},
     prefix::Prefix,

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A document is `modified` if its bytes have changed. An `$inc` by 0, a `$set` of the present value and a `$push` whose `$slice`
-//! removes the new elements modify nothing.
+//! removes the new elements modify nothing. A replacement is compared as it was given: without `_id`, it always modifies the
+//! document, as in MongoDB (<https://jira.mongodb.org/browse/SERVER-36405>).
 //!
 //! Source: MongoDB's documentation of the update operators; the texts and codes of errors are those that its drivers'
 //! tests and users compare.
@@ -59,12 +60,16 @@ pub struct UpdateOptions<'a> {
     pub array_filters: &'a [RawDocumentBuf],
     /// The options for the filters in array filters and `$pull`, and for the expressions of a pipeline.
     pub compile: CompileOptions,
+    /// Whether an empty timestamp in a replacement, or in a document that an upsert inserts, is stored as it is. Otherwise it
+    /// becomes the cluster's time, see [`stamp`].
+    pub keep_empty_timestamps: bool,
 }
 
 /// A compiled update.
 #[derive(Debug)]
 pub struct Update {
     kind: Kind,
+    keep_empty_timestamps: bool,
 }
 
 #[derive(Debug)]
@@ -79,7 +84,7 @@ enum Kind {
 pub struct Applied {
     /// The document after the update.
     pub document: RawDocumentBuf,
-    /// Whether the bytes of the document have changed.
+    /// Whether the bytes of the document have changed, or a replacement has other bytes than the document.
     pub modified: bool,
 }
 
@@ -107,7 +112,7 @@ impl Update {
                 }
             }
         };
-        Ok(Update { kind })
+        Ok(Update { kind, keep_empty_timestamps: options.keep_empty_timestamps })
     }
 
     /// Tells whether the update is a replacement, which cannot be applied to many documents.
@@ -123,8 +128,12 @@ impl Update {
     pub fn apply(&self, document: &RawDocument, position: MatchPosition, context: &Context) -> Result<Applied> {
         let changed = match &self.kind {
             Kind::Replacement(new) => {
-                let replaced = replacement::replace(document, new)?;
-                Some(stamp(&replaced, context.cluster_time)?.unwrap_or(replaced))
+                let replaced = self.stamped(replacement::replace(document, new)?, context)?;
+                if new.as_bytes() != document.as_bytes() {
+                    check_size(replaced.as_bytes().len(), false)?;
+                    return Ok(Applied { document: replaced, modified: true });
+                }
+                Some(replaced)
             }
             Kind::Pipeline(pipeline) => Some(pipeline.apply(document, context)?),
             Kind::Operators(operators) => {
@@ -139,6 +148,14 @@ impl Update {
             }
             _ => Ok(Applied { document: document.to_owned(), modified: false }),
         }
+    }
+
+    /// Replaces the empty timestamps of a new document, unless they are kept.
+    fn stamped(&self, document: RawDocumentBuf, context: &Context) -> Result<RawDocumentBuf> {
+        if self.keep_empty_timestamps {
+            return Ok(document);
+        }
+        Ok(stamp(&document, context.cluster_time)?.unwrap_or(document))
     }
 }
 

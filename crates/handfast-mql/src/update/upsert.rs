@@ -17,7 +17,7 @@ use crate::{Code, Context, Error, MatchPosition, Result};
 use super::apply::ApplyContext;
 use super::growth::{GrowthLimit, check_size};
 use super::path::{COMPONENTS_MAX, FieldName};
-use super::replacement::{id_first, replace, stamp};
+use super::replacement::{id_first, replace};
 use super::tree::{Container, Value};
 use super::{Kind, Update, run};
 
@@ -46,7 +46,7 @@ impl Update {
             Some(id) if first.is_none_or(|first| first.name() != "_id") => id_first(Some(id), &made)?,
             _ => made,
         };
-        let made = stamp(&made, context.cluster_time)?.unwrap_or(made);
+        let made = self.stamped(made, context)?;
         check_size(made.as_bytes().len(), true)?;
         Ok(made)
     }

@@ -139,7 +139,10 @@ impl User {
     pub(crate) fn of_document(document: &RawDocument) -> Result<Self> {
         read(document).ok_or_else(|| {
             let id = document.get_str("_id").unwrap_or_default();
-            Error::command(Code::UnsupportedFormat, format!("the document of user '{id}' cannot be read"))
+            let text = format!(
+                "the document of user '{id}' cannot be read: it needs credentials for SCRAM-SHA-256, and built-in roles only"
+            );
+            Error::command(Code::UnsupportedFormat, text)
         })
     }
 }

@@ -10,11 +10,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bson::raw::RawDocumentBuf;
+use bson::raw::{RawArrayBuf, RawDocumentBuf, cstr};
 use bson::{Binary, rawdoc, spec::BinarySubtype};
 use handfast_mql::Code;
 use handfast_store::source::os_random_bytes;
-use handfast_store::{DocumentStore, Error, Find, Namespace, Result, StoreExt};
+use handfast_store::{Applied, DocumentStore, Error, Find, Namespace, Result, StoreExt};
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard, Semaphore};
 
 use super::guard::Target;
@@ -26,6 +26,10 @@ use super::user::{ROLES_MAX, User, UserName};
 pub(crate) const USERS: Target<'static> = Target { database: "admin", collection: "system.users" };
 /// The collection of the secret from which the salts of unknown users are derived.
 pub(crate) const KEYS: Target<'static> = Target { database: "admin", collection: "system.keys" };
+/// The collection of the versions of what `admin` holds.
+const VERSIONS: Target<'static> = Target { database: "admin", collection: "system.version" };
+/// The version of the form in which MongoDB keeps users and roles, since its version 3.0.
+pub(crate) const SCHEMA_VERSION: i32 = 5;
 /// The `_id` of that secret.
 const UNKNOWN_USERS_KEY: &str = "unknown users";
 /// The number of passwords that are hashed at the same time. Each takes a core for some milliseconds.
@@ -121,8 +125,11 @@ impl Users {
         let user = User { id: fresh_id()?, credentials, roles: distinct(roles)?, custom_data, name };
         let changes_lock = self.lock_changes().await;
         let (users, document) = (namespace(USERS)?, user.to_document());
-        let added =
-            self.change_store(changes_lock, move |store| async move { store.insert_one(&users, document).await }).await;
+        let add = move |store: Arc<dyn DocumentStore>| async move {
+            record_schema_version(&*store).await?;
+            store.insert_one(&users, document).await
+        };
+        let added = self.change_store(changes_lock, add).await;
         match added {
             Err(error) if error.code() == Code::DuplicateKey => {
                 Err(Error::command(USER_EXISTS, format!("User \"{}\" already exists", user.name)))
@@ -198,6 +205,28 @@ impl Users {
         self.change_store(changes_lock, move |store| async move { store.delete_many(&users, filter).await }).await
     }
 
+    /// Adds users, over those of the same names. With `removes_others`, the other users are removed: those of a database, or all.
+    ///
+    /// The users change one after the other. If this fails, some may have changed.
+    pub async fn merge(&self, users: Vec<User>, database: Option<&str>, removes_others: bool) -> Result<()> {
+        let changes_lock = self.lock_changes().await;
+        let collection = namespace(USERS)?;
+        let mut others = database.map_or_else(RawDocumentBuf::new, |database| rawdoc! { "db": database });
+        let ids: RawArrayBuf = users.iter().map(|user| user.name.id()).collect();
+        others.append(cstr!("_id"), rawdoc! { "$nin": ids });
+        self.change_store(changes_lock, move |store| async move {
+            record_schema_version(&*store).await?;
+            for user in users {
+                store.upsert_one(&collection, rawdoc! { "_id": user.name.id() }, user.to_document()).await?;
+            }
+            if removes_others {
+                store.delete_many(&collection, others).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Returns the credentials for a login with a name that does not exist.
     pub(crate) async fn credentials_of_unknown_user(&self, id: &str) -> Result<Credentials> {
         let secret = self.secret.get_or_try_init(|| self.load_secret()).await?;
@@ -261,6 +290,18 @@ const USER_EXISTS: Code = Code(51_003);
 
 fn namespace(target: Target<'_>) -> Result<Namespace> {
     Namespace::new(target.database, target.collection)
+}
+
+/// Stores the version of the form of the users, as MongoDB does with the first user. `mongorestore` restores the users of a dump only if it
+/// finds the version there.
+async fn record_schema_version(store: &dyn DocumentStore) -> Result<()> {
+    let versions = namespace(VERSIONS)?;
+    let version = rawdoc! { "$set": { "currentVersion": SCHEMA_VERSION } };
+    match store.upsert_one(&versions, rawdoc! { "_id": "authSchema" }, version).await {
+        // The users do not depend on it, and the next one stores the version again.
+        Err(error) if error.applied() == Applied::Maybe => Ok(()),
+        stored => stored.map(|_| ()),
+    }
 }
 
 fn not_found(name: &UserName) -> Error {

@@ -3,6 +3,7 @@
 use bson::DateTime;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_mql::pipeline::check_target_database;
 use handfast_store::{Aggregate, AggregateSource, Explain, Explained, Verbosity};
 
 use super::get_more::{Opening, first_batch};
@@ -120,7 +121,7 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
     arguments.simple_collation()?;
     // There is no sorting on disk, see `find`.
     arguments.flag("allowDiskUse")?;
-    arguments.flag("bypassDocumentValidation")?;
+    arguments.lenient_flag("bypassDocumentValidation")?;
     arguments.unsupported(&["fromMongos", "needsMerge", "exchange"])?;
     let source = match call.request.subject {
         RawBsonRef::String(_) => AggregateSource::Collection(call.request.namespace()?),
@@ -142,6 +143,7 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
         let text = "The $changeStream stage is not supported: there are no change streams yet";
         return Err(CommandError::new(NO_CHANGE_STREAMS, text));
     }
+    check_target(call.request.database, &pipeline)?;
     Ok(Aggregate {
         source,
         pipeline,
@@ -149,6 +151,24 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
         variables: call.variables(arguments).await?,
         durability: call.durability(),
     })
+}
+
+/// Refuses a last stage that writes into the command's database, if that is one of the server itself. The language refuses one that
+/// names such a database.
+fn check_target(database: &str, pipeline: &[RawDocumentBuf]) -> CommandResult<()> {
+    let Some((stage, argument)) = pipeline.last().and_then(|stage| stage.iter().next()).transpose()? else {
+        return Ok(());
+    };
+    let target = match (stage.as_str(), argument.as_document()) {
+        ("$out", target) => target,
+        ("$merge", Some(merge)) => merge.get_document("into").ok(),
+        ("$merge", None) => None,
+        _ => return Ok(()),
+    };
+    if target.is_none_or(|target| matches!(target.get("db"), Ok(None))) {
+        check_target_database(stage.as_str(), database)?;
+    }
+    Ok(())
 }
 
 /// Replaces a first stage `$collStats`, `$currentOp` or `$listLocalSessions` by the documents that it returns.

@@ -102,10 +102,17 @@ fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
         partial_filter: arguments.document("partialFilterExpression")?.map(ToOwned::to_owned),
         expire_after_seconds,
         hidden: arguments.lenient_flag("hidden")?.unwrap_or(false),
+        background: arguments.lenient_flag("background")?,
     };
+    if spec.is_id() && arguments.any("unique")?.is_some() {
+        let specification = handfast_mql::text::document(document);
+        let text =
+            format!("The field 'unique' is not valid for an _id index specification. Specification: {specification}");
+        return Err(CommandError::new(Code::InvalidIndexSpecificationOption, text));
+    }
     arguments.simple_collation()?;
-    // Old clients send the namespace, and request a build in the background, which has no effect.
-    arguments.ignored(&["ns", "background"])?;
+    // Old clients send the namespace.
+    arguments.ignored(&["ns"])?;
     arguments.unsupported(&[
         "2dsphereIndexVersion",
         "bits",

@@ -4,7 +4,7 @@ use bson::raw::RawDocument;
 use handfast_mql::Code;
 use handfast_store::{Delete, DeleteStatement, Explained, Find};
 
-use super::write::{check_batch, check_single, explained_statement, put_errors};
+use super::write::{bypass_options, check_batch, check_single, explained_statement, put_errors};
 use super::{Access, Call, Command, Counter, InTransaction, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
@@ -41,6 +41,7 @@ async fn read(call: &Call<'_>) -> CommandResult<Delete> {
     let statements = arguments.required("deletes", statements)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
     let variables = call.variables(&mut arguments).await?;
+    bypass_options(&mut arguments)?;
     arguments.finish()?;
     check_batch(statements.len())?;
     let statements = statements.into_iter().map(statement).collect::<CommandResult<Vec<_>>>()?;

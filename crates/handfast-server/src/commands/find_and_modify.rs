@@ -3,7 +3,7 @@
 use handfast_mql::Code;
 use handfast_store::{Explained, Find, FindAndModify, Modification, RequestedDocument, ReturnDocument};
 
-use super::write::update_spec;
+use super::write::{bypass_options, update_spec};
 use super::{Access, Call, Command, InTransaction, Properties, hint, natural_order};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
@@ -35,7 +35,7 @@ async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("findAndModify");
     arguments.simple_collation()?;
-    arguments.lenient_flag("bypassDocumentValidation")?;
+    let keep_empty_timestamps = bypass_options(&mut arguments)?;
     let modification = modification(&mut arguments)?;
     let projection = arguments.document("fields")?.map(ToOwned::to_owned).unwrap_or_default();
     let (sort, hint) = natural_order(arguments.document_or_empty("sort")?, hint(&mut arguments)?)?;
@@ -49,6 +49,7 @@ async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
         durability: call.durability(),
         variables: call.variables(&mut arguments).await?,
         modification,
+        keep_empty_timestamps,
     };
     arguments.finish()?;
     Ok(request)

@@ -8,6 +8,7 @@ use super::{Access, Call, Command, Properties};
 use crate::arguments::GENERIC;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
+use crate::auth::users::SCHEMA_VERSION;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -28,6 +29,9 @@ pub(crate) const COMMAND: Command = Command {
 type Show = fn(&Call<'_>, &mut Writer);
 
 const PARAMETERS: &[(&str, Show)] = &[
+    ("authSchemaVersion", |_, writer| {
+        writer.put("authSchemaVersion", SCHEMA_VERSION);
+    }),
     ("authenticationMechanisms", |_, writer| {
         writer.array("authenticationMechanisms", std::iter::empty::<&str>());
     }),
@@ -94,6 +98,8 @@ mod tests {
         let mut client = server.connect();
         let reply = client.run("admin", rawdoc! { "getParameter": 1, "featureCompatibilityVersion": 1 }).await;
         assert_eq!(reply, rawdoc! { "featureCompatibilityVersion": { "version": "8.0" }, "ok": 1.0 });
+        let reply = client.run("admin", rawdoc! { "getParameter": 1, "authSchemaVersion": 1 }).await;
+        assert_eq!(reply, rawdoc! { "authSchemaVersion": 5, "ok": 1.0 });
         assert_eq!(client.refused("admin", rawdoc! { "getParameter": 1, "nothing": 1 }).await.0, 72);
         assert!(client.run("admin", rawdoc! { "getParameter": "*" }).await.get_bool("requireApiVersion").is_ok());
     }

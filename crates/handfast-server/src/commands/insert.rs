@@ -40,12 +40,12 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let documents = arguments.documents("documents")?;
     let documents = arguments.required("documents", documents)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
-    arguments.flag("bypassDocumentValidation")?;
+    let keep_empty_timestamps = write::bypass_options(&mut arguments)?;
     arguments.finish()?;
     check_batch(documents.len())?;
     call.shared.metrics.operations.insert.add(documents.len() as u64);
-    let InsertableDocuments { mut documents, positions, mut refused } =
-        insertable_documents(&documents, ordered, call.shared.sources.cluster_time());
+    let now = (!keep_empty_timestamps).then(|| call.shared.sources.cluster_time());
+    let InsertableDocuments { mut documents, positions, mut refused } = insertable_documents(&documents, ordered, now);
     let (mut inserted, mut failed) = (0, Vec::new());
     let retried = call.retried(documents.len()).await?;
     let injected_error = fail_points::write::fail_statements(call, &retried, &mut documents);
@@ -79,8 +79,12 @@ pub(super) struct InsertableDocuments {
 }
 
 /// Removes the documents that are too large or too deep to be stored; if `ordered`, also those behind the first such one. In the
-/// others a top-level `Timestamp(0, 0)` is replaced by the current time.
-pub(super) fn insertable_documents(documents: &[&RawDocument], ordered: bool, now: Timestamp) -> InsertableDocuments {
+/// others a top-level `Timestamp(0, 0)` is replaced by the current time, if one is given.
+pub(super) fn insertable_documents(
+    documents: &[&RawDocument],
+    ordered: bool,
+    now: Option<Timestamp>,
+) -> InsertableDocuments {
     let mut result = InsertableDocuments {
         documents: Vec::with_capacity(documents.len()),
         positions: Vec::new(),
@@ -103,7 +107,7 @@ pub(super) fn insertable_documents(documents: &[&RawDocument], ordered: bool, no
     result
 }
 
-fn storable(document: &RawDocument, now: Timestamp) -> handfast_store::Result<RawDocumentBuf> {
+fn storable(document: &RawDocument, now: Option<Timestamp>) -> handfast_store::Result<RawDocumentBuf> {
     let size = document.as_bytes().len();
     if size > DOCUMENT_BYTES_MAX {
         let text = format!("object to insert too large. size in bytes: {size}, max size: {DOCUMENT_BYTES_MAX}");
@@ -111,7 +115,8 @@ fn storable(document: &RawDocument, now: Timestamp) -> handfast_store::Result<Ra
     }
     // The depth check of the command allows more levels than a stored document may have.
     depth::check(document.as_bytes(), depth::Limits::default())?;
-    Ok(update::stamp(document, now)?.unwrap_or_else(|| document.to_owned()))
+    let stamped = now.map(|now| update::stamp(document, now)).transpose()?.flatten();
+    Ok(stamped.unwrap_or_else(|| document.to_owned()))
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ mod list_databases;
 mod list_filter;
 mod list_indexes;
 mod logout;
+mod merge_authz_collections;
 mod ping;
 mod properties;
 mod refresh_sessions;
@@ -179,6 +180,7 @@ pub(crate) struct Command {
 
 /// All commands, by name.
 pub(crate) const COMMANDS: &[Command] = &[
+    merge_authz_collections::COMMAND,
     abort_transaction::COMMAND,
     aggregate::COMMAND,
     build_info::COMMAND,

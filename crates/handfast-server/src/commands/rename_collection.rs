@@ -49,6 +49,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.finish()?;
     let (from, to) = (parse(from)?, parse(to)?);
     check_written(&to)?;
+    if from == to {
+        // MongoDB says so whether the collection exists or not.
+        return Err(CommandError::new(Code::IllegalOperation, "Can't rename a collection to itself"));
+    }
     call.store().rename_collection(RenameCollection { from, to, drop_target }).await?;
     call.shared.job_queues.forget();
     Ok(Answer::done())
@@ -77,6 +81,10 @@ mod tests {
         client.run("d", rawdoc! { "create": "c" }).await;
         let reply = client.run("admin", rawdoc! { "renameCollection": "d.c", "to": "d.e" }).await;
         assert_eq!(reply, rawdoc! { "ok": 1.0 });
+        for collection in ["d.e", "d.none"] {
+            let itself = rawdoc! { "renameCollection": collection, "to": collection };
+            assert_eq!(client.refused("admin", itself).await.0, 20, "{collection}");
+        }
         let names = batch(&client.run("d", rawdoc! { "listCollections": 1, "nameOnly": true }).await);
         assert_eq!(names, [rawdoc! { "name": "e", "type": "collection" }]);
     }

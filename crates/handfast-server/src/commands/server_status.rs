@@ -43,6 +43,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     writer.put("active", whole(shared.operations.list().len() as u128)).end();
     writer.begin_document("network").put("bytesIn", value(&metrics.bytes_in));
     writer.put("bytesOut", value(&metrics.bytes_out)).put("numRequests", value(&metrics.requests)).end();
+    put_memory(&mut writer);
     let operations = &metrics.operations;
     writer.begin_document("opcounters").put("insert", value(&operations.insert));
     writer.put("query", value(&operations.query)).put("update", value(&operations.update));
@@ -61,6 +62,22 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     writer.begin_document("storageEngine").put("name", call.store().name()).put("persistent", true).end();
     put_metrics(call, &mut writer);
     Ok(writer.into())
+}
+
+/// Writes the memory of this process in megabytes, if the system tells it.
+fn put_memory(writer: &mut Writer) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let (resident, size) = (megabytes(&status, "VmRSS:"), megabytes(&status, "VmSize:"));
+    writer.begin_document("mem").put("bits", i32::try_from(usize::BITS).unwrap_or(64));
+    writer.put_some("resident", resident).put_some("virtual", size);
+    writer.put("supported", resident.is_some() && size.is_some()).end();
+}
+
+/// Returns a size from the status of a process, which has lines such as `VmRSS:  5120 kB`.
+fn megabytes(status: &str, name: &str) -> Option<i32> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kilobytes: i64 = line.split_whitespace().next()?.parse().ok()?;
+    i32::try_from(kilobytes / 1024).ok()
 }
 
 fn put_transactions(call: &Call<'_>, writer: &mut Writer) {
@@ -118,6 +135,10 @@ mod tests {
         let operations = reply.get_document("opcounters").unwrap();
         assert_eq!((operations.long("insert"), operations.long("query")), (3, 1));
         assert_eq!(reply.get_document("network").unwrap().long("numRequests"), 3);
+        let memory = reply.get_document("mem").unwrap();
+        let supported = std::path::Path::new("/proc/self/status").exists();
+        assert_eq!((memory.int("bits"), memory.get_bool("supported").unwrap()), (64, supported));
+        assert!(!supported || (memory.int("resident") > 0 && memory.int("virtual") >= memory.int("resident")));
         let find =
             reply.get_document("metrics").unwrap().get_document("commands").unwrap().get_document("find").unwrap();
         assert_eq!((find.long("total"), find.long("failed")), (1, 0));

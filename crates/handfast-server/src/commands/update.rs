@@ -3,7 +3,9 @@
 use bson::raw::RawDocument;
 use handfast_store::{Explained, Find, Update, UpdateStatement};
 
-use super::write::{UpdateNames, check_batch, check_single, explained_statement, put_errors, update_statement};
+use super::write::{
+    UpdateNames, bypass_options, check_batch, check_single, explained_statement, put_errors, update_statement,
+};
 use super::{Access, Call, Command, Counter, InTransaction, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
@@ -40,10 +42,13 @@ async fn read(call: &Call<'_>) -> CommandResult<Update> {
     let statements = arguments.required("updates", statements)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
     let variables = call.variables(&mut arguments).await?;
-    arguments.flag("bypassDocumentValidation")?;
+    let keep_empty_timestamps = bypass_options(&mut arguments)?;
     arguments.finish()?;
     check_batch(statements.len())?;
-    let statements = statements.into_iter().map(statement).collect::<CommandResult<Vec<_>>>()?;
+    let statements = statements
+        .into_iter()
+        .map(|document| statement(document, keep_empty_timestamps))
+        .collect::<CommandResult<Vec<_>>>()?;
     Ok(Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
 }
 
@@ -87,9 +92,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(Answer { refused: !outcome.errors.is_empty(), ..Answer::from(writer) })
 }
 
-fn statement(document: &RawDocument) -> CommandResult<UpdateStatement> {
+fn statement(document: &RawDocument, keep_empty_timestamps: bool) -> CommandResult<UpdateStatement> {
     let mut arguments = Arguments::of_document("update.updates", document)?;
-    let statement = update_statement(&mut arguments, UpdateNames { filter: "q", update: "u", constants: "c" })?;
+    let names = UpdateNames { filter: "q", update: "u", constants: "c" };
+    let statement = update_statement(&mut arguments, names, keep_empty_timestamps)?;
     arguments.simple_collation()?;
     arguments.ignored(&["upsertSupplied"])?;
     arguments.finish()?;

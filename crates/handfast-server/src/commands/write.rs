@@ -19,6 +19,13 @@ pub(super) fn check_batch(count: usize) -> CommandResult<()> {
     Err(CommandError::new(Code::InvalidLength, text))
 }
 
+/// Reads the options of all write commands that pass over a step: the validation of documents, which this server does not have, and
+/// the replacement of empty timestamps. Returns whether these are stored as they are.
+pub(super) fn bypass_options(arguments: &mut Arguments<'_>) -> CommandResult<bool> {
+    arguments.lenient_flag("bypassDocumentValidation")?;
+    Ok(arguments.lenient_flag("bypassEmptyTsReplacement")?.unwrap_or(false))
+}
+
 /// Returns the statement of a write command that is explained.
 pub(super) fn explained_statement<T>(statements: Vec<T>) -> CommandResult<T> {
     let text = "explained write batches must be of size 1";
@@ -68,7 +75,11 @@ pub(super) struct UpdateNames {
 }
 
 /// Reads an update statement.
-pub(super) fn update_statement(arguments: &mut Arguments<'_>, names: UpdateNames) -> CommandResult<UpdateStatement> {
+pub(super) fn update_statement(
+    arguments: &mut Arguments<'_>,
+    names: UpdateNames,
+    keep_empty_timestamps: bool,
+) -> CommandResult<UpdateStatement> {
     let filter = arguments.document(names.filter)?;
     let filter = arguments.required(names.filter, filter)?.to_owned();
     let update = update_spec(arguments, names.update)?;
@@ -88,6 +99,7 @@ pub(super) fn update_statement(arguments: &mut Arguments<'_>, names: UpdateNames
         sort,
         hint,
         constants: arguments.document_or_empty(names.constants)?,
+        keep_empty_timestamps,
     })
 }
 

@@ -76,6 +76,14 @@ fn transaction_numbers_are_read() {
 fn time_limits_are_read() {
     check(rawdoc! { "maxTimeMS": 0 }, |r| r.max_time, Ok(None));
     check(rawdoc! { "maxTimeMS": 5_i64 }, |r| r.max_time, Ok(Some(Duration::from_millis(5))));
+    check(rawdoc! { "maxTimeMS": 5.0 }, |r| r.max_time, Ok(Some(Duration::from_millis(5))));
+    for wrong in [-1.0, 0.5, 5.5, -0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 2_147_483_648.0] {
+        check(rawdoc! { "maxTimeMS": wrong }, |r| r.max_time, Err(2));
+    }
+    for wrong in ["0.5", "NaN", "Infinity", "-1", "1E+20"] {
+        let wrong: bson::Decimal128 = wrong.parse().unwrap();
+        check(rawdoc! { "maxTimeMS": wrong }, |r| r.max_time, Err(2));
+    }
     check(rawdoc! { "maxTimeMS": -1 }, |r| r.max_time, Err(2));
     check(rawdoc! { "maxTimeMS": 2_147_483_648_i64 }, |r| r.max_time, Err(2));
     check(rawdoc! { "maxTimeMS": "1" }, |r| r.max_time, Err(14));

@@ -45,7 +45,14 @@ impl Change {
         let change = Change {
             filter: Filter::compile(&statement.filter, &options)?,
             sort: Sort::compile(&statement.sort)?,
-            update: compile(&statement.update, &statement.array_filters, options)?,
+            update: compile(
+                &statement.update,
+                UpdateOptions {
+                    array_filters: &statement.array_filters,
+                    compile: options,
+                    keep_empty_timestamps: statement.keep_empty_timestamps,
+                },
+            )?,
             multi: statement.multi,
             upsert: statement.upsert,
         };
@@ -121,12 +128,12 @@ pub fn joined<'d>(variables: &'d RawDocument, constants: &RawDocument) -> Result
     Ok(Cow::Owned(joined))
 }
 
-fn compile(spec: &UpdateSpec, array_filters: &[RawDocumentBuf], options: CompileOptions) -> Result<Update> {
+fn compile(spec: &UpdateSpec, options: UpdateOptions<'_>) -> Result<Update> {
     let source = match spec {
         UpdateSpec::Document(document) => UpdateSource::Document(document),
         UpdateSpec::Pipeline(stages) => UpdateSource::Pipeline(stages),
     };
-    Ok(Update::compile(source, &UpdateOptions { array_filters, compile: options })?)
+    Ok(Update::compile(source, &options)?)
 }
 
 fn failed_to_parse(text: &str) -> Error {
@@ -154,7 +161,8 @@ impl CompiledFindAndModify {
         let (change, returns) = match &request.modification {
             Modification::Remove => (None, ReturnDocument::Before),
             Modification::Update { update, upsert, returns, array_filters } => {
-                let update = compile(update, array_filters, options)?;
+                let keep_empty_timestamps = request.keep_empty_timestamps;
+                let update = compile(update, UpdateOptions { array_filters, compile: options, keep_empty_timestamps })?;
                 let (filter, sort) = (filter.clone(), Sort::compile(&request.sort)?);
                 if *upsert {
                     check_upsert_filter(&filter)?;

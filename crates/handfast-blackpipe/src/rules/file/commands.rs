@@ -57,7 +57,7 @@ const OTHER_COMMANDS: [&str; 25] = [
 /// Source: "Database Commands" of the MongoDB manual, versions 3.6 to 8.0, and the commands that other servers add (`customAction` of Azure Cosmos
 /// DB, `modifyChangeStreams` of Amazon DocumentDB, `handfastBackup` and its like of Handfast).
 const FURTHER_COMMANDS: &str = "
-    abortMoveCollection abortReshardCollection abortUnshardCollection addShard addShardToZone analyzeShardKey appendOplogNote applyOps
+    _mergeAuthzCollections abortMoveCollection abortReshardCollection abortUnshardCollection addShard addShardToZone analyzeShardKey appendOplogNote applyOps
     autoCompact availableQueryOptions balancerCollectionStatus balancerStart balancerStatus balancerStop captrunc checkMetadataConsistency
     checkShardingIndex cleanupOrphaned cleanupReshardCollection cleanupStructuredEncryptionData clearJumboFlag clone cloneCollection
     cloneCollectionAsCapped commitReshardCollection commitTransitionToDedicatedConfigServer compact compactStructuredEncryptionData

@@ -1,6 +1,6 @@
 //! The arguments of operators on dates: dates, time zones, units.
 
-use bson::{DateTime, RawBsonRef};
+use bson::{DateTime, RawBsonRef, oid::ObjectId};
 
 use super::{unit::Unit, zone::Zone};
 use crate::{
@@ -17,9 +17,16 @@ pub(super) fn millis_of(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::DateTime(time) => Some(time.timestamp_millis()),
         RawBsonRef::Timestamp(stamp) => Some(i64::from(stamp.time) * 1000),
-        RawBsonRef::ObjectId(id) => Some(id.timestamp().timestamp_millis()),
+        RawBsonRef::ObjectId(id) => Some(object_id_millis(id)),
         _ => None,
     }
+}
+
+/// Returns the time of an ObjectId in milliseconds. Its first four bytes are a signed number of seconds: that of an id with a first byte
+/// of 0x80 or more is before 1970, as in MongoDB.
+pub(crate) fn object_id_millis(id: ObjectId) -> i64 {
+    let [a, b, c, d, ..] = id.bytes();
+    i64::from(i32::from_be_bytes([a, b, c, d])) * 1000
 }
 
 /// Returns the instant of a value, or the error that it has none; `None` for null.
@@ -42,18 +49,14 @@ pub(super) fn zone(operator: &str, node: Option<&Node>, scope: Scope<'_>) -> Res
     match value.as_str() {
         Some(name) => Zone::parse(name).map(Some),
         None => Err(Error::new(
-            Code(40_533),
-            format!(
-                "{operator} requires a string for the timezone argument, but was given a {} ({})",
-                value.type_name(),
-                value.show()
-            ),
+            Code(40_517),
+            format!("{operator} requires the timezone to be a string, but got {}", value.type_name()),
         )),
     }
 }
 
 /// Returns the unit an argument names, `None` for null.
-pub(super) fn unit(operator: &str, node: &Node, scope: Scope<'_>, code: i32) -> Result<Option<Unit>> {
+pub(super) fn unit(operator: &str, node: &Node, scope: Scope<'_>) -> Result<Option<Unit>> {
     let value = node.evaluate(scope)?;
     if value.is_nullish() {
         return Ok(None);
@@ -61,7 +64,7 @@ pub(super) fn unit(operator: &str, node: &Node, scope: Scope<'_>, code: i32) -> 
     match value.as_str() {
         Some(name) => Unit::parse(name).map(Some),
         None => Err(Error::new(
-            Code(code),
+            Code(5_439_013),
             format!("{operator} requires 'unit' to be a string, but got {}", value.type_name()),
         )),
     }

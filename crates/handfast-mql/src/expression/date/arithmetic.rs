@@ -49,7 +49,7 @@ impl LazyOperator for Add {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let operator = self.operator;
         let start = self.start.evaluate(scope)?;
-        let unit = unit(operator, &self.unit, scope, 5_166_404)?;
+        let unit = unit(operator, &self.unit, scope)?;
         let amount = self.amount.evaluate(scope)?;
         let zone = zone(operator, self.zone.as_ref(), scope)?;
         let start = instant(&start).map_err(|_| {
@@ -62,13 +62,30 @@ impl LazyOperator for Add {
             return Ok(Value::NULL);
         };
         let overflow = || Error::new(Code(5_166_406), format!("{operator} overflowed"));
-        let amount = amount.checked_mul(self.sign).ok_or_else(overflow)?;
+        let invalid =
+            |code: i32| Error::new(Code(code), format!("invalid {operator} 'amount' parameter value: {amount}"));
+        // Only the negation of the smallest number fails.
+        let amount = amount.checked_mul(self.sign).ok_or_else(|| invalid(6_045_000))?;
+        if amount.unsigned_abs() > amount_max(unit) {
+            return Err(invalid(5_976_500));
+        }
         add(start, unit, amount, &zone).map(date_value).ok_or_else(overflow)
     }
 }
 
 /// The furthest years the calendar arithmetic is asked about: a BSON date spans 292 million years either way.
 pub(super) const YEARS_MAX: i64 = 300_000_000;
+
+/// Returns the number of units that no two dates are apart.
+fn amount_max(unit: Unit) -> u64 {
+    /// The days of the shortest month, which is the least length of a month.
+    const MONTH_DAYS_MIN: i64 = 28;
+    let millis = match unit.length() {
+        Length::Exact(millis) | Length::Local(millis) => millis,
+        Length::Months(months) => months * MONTH_DAYS_MIN * MILLIS_A_DAY,
+    };
+    u64::MAX / millis.unsigned_abs()
+}
 
 /// Adds units to an instant; `None` if the result is no date.
 pub(super) fn add(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {

@@ -57,15 +57,16 @@ pub(super) fn week_start_of(
             format!("{operator} requires 'startOfWeek' to be a string, but got {}", value.type_name()),
         ));
     };
-    week_start(name)
-        .map(Some)
-        .ok_or_else(|| Error::new(Code::FailedToParse, format!("unknown day of week value: {name}")))
+    week_start(name).map(Some).ok_or_else(|| {
+        let text = format!("{operator} parameter 'startOfWeek' value cannot be recognized as a day of a week: {name}");
+        Error::new(Code(5_439_016), text)
+    })
 }
 
 impl LazyOperator for Difference {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let (start, end) = (self.start.evaluate(scope)?, self.end.evaluate(scope)?);
-        let unit = unit("$dateDiff", &self.unit, scope, 5_439_013)?;
+        let unit = unit("$dateDiff", &self.unit, scope)?;
         let zone = zone("$dateDiff", self.zone.as_ref(), scope)?;
         let week_start = match unit {
             Some(Unit::Week) => week_start_of("$dateDiff", self.week_start.as_ref(), SUNDAY, scope)?,

@@ -16,7 +16,7 @@ mod zone;
 use bson::RawBsonRef;
 
 use self::civil::Civil;
-pub(crate) use self::{format::iso_text, parse::parse_text};
+pub(crate) use self::{arguments::object_id_millis, format::iso_text, parse::parse_text};
 use super::{compile::Compiler, node::Node};
 use crate::error::Result;
 

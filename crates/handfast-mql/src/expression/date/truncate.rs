@@ -44,7 +44,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
 impl LazyOperator for Truncate {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let date = self.date.evaluate(scope)?;
-        let unit = unit("$dateTrunc", &self.unit, scope, 5_439_013)?;
+        let unit = unit("$dateTrunc", &self.unit, scope)?;
         let bin = match &self.bin {
             None => Some(1),
             Some(node) => {

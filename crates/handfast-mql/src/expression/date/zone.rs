@@ -20,16 +20,18 @@ pub(crate) enum Zone {
 impl Zone {
     pub(crate) const UTC: Zone = Zone::Offset(0);
 
-    /// Reads `Z`, `UTC`, `GMT`, `+hh`, `+hhmm`, `+hh:mm` or a name of the tz database.
+    /// Reads `UTC`, `GMT`, `+hh`, `+hhmm`, `+hh:mm` or a name of the tz database, in its spelling there.
     pub(crate) fn parse(text: &str) -> Result<Zone> {
         let unknown = || Error::new(Code(40_485), format!("unrecognized time zone identifier: \"{text}\""));
-        if matches!(text, "Z" | "UTC" | "GMT") {
+        if matches!(text, "UTC" | "GMT") {
             return Ok(Zone::UTC);
         }
         if text.starts_with(['+', '-']) {
             return parse_offset(text).map(Zone::Offset).ok_or_else(unknown);
         }
-        TimeZoneDatabase::bundled().get(text).map(Zone::Named).map_err(|_| unknown())
+        // The database itself finds names in any case.
+        let zone = TimeZoneDatabase::bundled().get(text).ok().filter(|zone| zone.iana_name() == Some(text));
+        zone.map(Zone::Named).ok_or_else(unknown)
     }
     pub(crate) fn is_utc(&self) -> bool {
         matches!(self, Zone::Offset(0))

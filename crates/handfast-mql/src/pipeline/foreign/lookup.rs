@@ -87,7 +87,7 @@ impl Lookup {
         let declared: CompileOptions = variables.declared(options);
         let pipeline = match pipeline {
             None => None,
-            Some(source) => Some(of_array(source, stage_context.inner(PipelineLocation::SubPipeline, &declared)?)?),
+            Some(source) => Some(of_array(source, stage_context.inner(PipelineLocation::Lookup, &declared)?)?),
         };
         let has_source = pipeline
             .as_ref()

@@ -2,7 +2,7 @@
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
-use super::{Let, Target, collection_name, string, unknown, value_at};
+use super::{Let, Target, collection_name, unknown, value_at};
 use crate::{
     context::{CompileOptions, Context},
     error::{Code, Error, Result},
@@ -36,16 +36,19 @@ impl Out {
 /// Reads `"collection"` or `{db, coll}`.
 fn target(stage: &str, argument: RawBsonRef<'_>) -> Result<Target> {
     match argument {
-        RawBsonRef::String(name) => Ok(Target { database: None, collection: collection_name(stage, name)? }),
+        RawBsonRef::String(name) => Ok(Target { database: None, collection: target_collection(stage, name)? }),
         RawBsonRef::Document(document) => {
             let (mut database, mut collection) = (None, None);
             for field in value::fields(document) {
                 let (key, item) = field?;
                 match key.as_str() {
-                    "db" => database = Some(string(stage, "db", item)?.to_owned()),
-                    "coll" => collection = Some(collection_name(stage, string(stage, "coll", item)?)?),
+                    "db" => database = Some(text(stage, "db", item)?.to_owned()),
+                    "coll" => collection = Some(target_collection(stage, text(stage, "coll", item)?)?),
                     other => return Err(unknown(stage, other)),
                 }
+            }
+            if let Some(database) = &database {
+                check_target_database(stage, database)?;
             }
             let collection =
                 collection.ok_or_else(|| Error::new(Code::FailedToParse, format!("{stage}: 'coll' is required")))?;
@@ -56,6 +59,48 @@ fn target(stage: &str, argument: RawBsonRef<'_>) -> Result<Target> {
             format!("{stage} 'into' field must be either a string or an object, but found {}", type_name(other)),
         )),
     }
+}
+
+/// Reads the name of a collection that a stage writes.
+fn target_collection(stage: &str, name: &str) -> Result<String> {
+    if name.contains('$') {
+        let text = format!("Invalid {stage} target namespace: '{name}' contains '$'");
+        return Err(Error::new(Code::IllegalOperation, text));
+    }
+    if name.starts_with("system.") {
+        let code = if stage == "$out" { OUT_TO_SYSTEM_COLLECTION } else { MERGE_TO_SYSTEM_COLLECTION };
+        return Err(Error::new(code, format!("Cannot {stage} to special collection: {name}")));
+    }
+    collection_name(stage, name)
+}
+
+/// Checks that `$out` or `$merge` may write to a database.
+///
+/// # Errors
+/// 31321 (`$out`) and 31320 (`$merge`) for the databases of the server itself.
+pub fn check_target_database(stage: &str, database: &str) -> Result<()> {
+    if !matches!(database, "admin" | "config" | "local") {
+        return Ok(());
+    }
+    let code = if stage == "$out" { OUT_TO_INTERNAL_DATABASE } else { MERGE_TO_INTERNAL_DATABASE };
+    Err(Error::new(code, format!("Cannot {stage} to internal database: {database}")))
+}
+
+// MongoDB's codes.
+const OUT_TO_SYSTEM_COLLECTION: Code = Code(17_385);
+const MERGE_TO_SYSTEM_COLLECTION: Code = Code(31_319);
+const MERGE_TO_INTERNAL_DATABASE: Code = Code(31_320);
+const OUT_TO_INTERNAL_DATABASE: Code = Code(31_321);
+
+/// Reads a text of the document of `$out` or `$merge`.
+fn text<'s>(stage: &str, name: &str, item: RawBsonRef<'s>) -> Result<&'s str> {
+    item.as_str().ok_or_else(|| wrong_type(stage, name, item, "string"))
+}
+
+fn wrong_type(stage: &str, name: &str, item: RawBsonRef<'_>, expected: &str) -> Error {
+    let kind = type_name(item);
+    let text = format!("BSON field '{stage}.{name}' is the wrong type '{kind}', expected type '{expected}'");
+    Error::new(Code::TypeMismatch, text)
 }
 
 /// A compiled `$merge`: each result is written over, into or beside the document it belongs to.
@@ -137,6 +182,7 @@ impl Merge {
             match key.as_str() {
                 "into" => into = Some(target(STAGE, item)?),
                 "on" => on = Some(on_fields(item)?),
+                "let" if item.as_document().is_none() => return Err(wrong_type(STAGE, "let", item, "object")),
                 "let" => variables = Some(item),
                 "whenMatched" => when_matched = Some(item),
                 "whenNotMatched" => {
@@ -144,7 +190,8 @@ impl Merge {
                         RawBsonRef::String("insert") => WhenNotMatched::Insert,
                         RawBsonRef::String("discard") => WhenNotMatched::Discard,
                         RawBsonRef::String("fail") => WhenNotMatched::Fail,
-                        other => return Err(bad_choice("whenNotMatched", other)),
+                        RawBsonRef::String(_) => return Err(bad_choice("whenNotMatched", item)),
+                        _ => return Err(wrong_type(STAGE, "whenNotMatched", item, "string")),
                     };
                 }
                 other => return Err(unknown(STAGE, other)),
@@ -162,7 +209,12 @@ impl Merge {
                 bound = Let::compile(variables.take(), STAGE, options)?;
                 WhenMatched::Pipeline(update_pipeline(stages, &bound, options)?)
             }
-            Some(other) => return Err(bad_choice("whenMatched", other)),
+            Some(other @ RawBsonRef::String(_)) => return Err(bad_choice("whenMatched", other)),
+            Some(other) => {
+                let kind = type_name(other);
+                let text = format!("$merge 'whenMatched' field must be either a string or an array, but found {kind}");
+                return Err(Error::new(Code(51_191), text));
+            }
         };
         if variables.is_some() {
             return Err(Error::new(

@@ -20,7 +20,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 pub use self::{
     graph::{GraphLookup, GraphSearch},
     lookup::{EqualityJoin, Lookup},
-    merge::{Merge, MergeOutcome, Out, WhenMatched, WhenNotMatched},
+    merge::{Merge, MergeOutcome, Out, WhenMatched, WhenNotMatched, check_target_database},
 };
 use super::{
     Pipeline,
@@ -151,7 +151,7 @@ impl UnionWith {
             match key.as_str() {
                 "coll" => collection = Some(collection_name("$unionWith", string("$unionWith", "coll", item)?)?),
                 "pipeline" => {
-                    let inner = stage_context.inner(PipelineLocation::SubPipeline, stage_context.options)?;
+                    let inner = stage_context.inner(PipelineLocation::UnionWith, stage_context.options)?;
                     pipeline = Some(of_array(item, inner)?);
                 }
                 other => return Err(unknown("$unionWith", other)),

@@ -222,6 +222,24 @@ fn out_names_a_collection() {
         }
     }
     check_error(bson!([{ "$out": 1 }]), 16990);
+    for (target, out, merge) in [
+        (bson!({ "db": 1, "coll": "c" }), 14, 14),
+        (bson!({ "db": "d", "coll": 1 }), 14, 14),
+        (bson!({ "db": null, "coll": "c" }), 14, 14),
+        (bson!("$c"), 20, 20),
+        (bson!({ "db": "d", "coll": "a$b" }), 20, 20),
+        (bson!("system.c"), 17385, 31319),
+        (bson!({ "db": "d", "coll": "system.views" }), 17385, 31319),
+        (bson!({ "db": "admin", "coll": "c" }), 31321, 31320),
+        (bson!({ "db": "config", "coll": "c" }), 31321, 31320),
+        (bson!({ "db": "local", "coll": "c" }), 31321, 31320),
+    ] {
+        check_error(bson!([{ "$out": target.clone() }]), out);
+        check_error(bson!([{ "$merge": { "into": target } }]), merge);
+    }
+    for stage in [bson!({ "$out": "x" }), bson!({ "$merge": "x" })] {
+        check_error(bson!([{ "$unionWith": { "coll": "c", "pipeline": [stage] } }]), 31441);
+    }
 }
 
 fn merge(stage: impl Into<Bson>) -> Box<Merge> {
@@ -286,6 +304,9 @@ fn invalid_merges_are_refused() {
     check_error(bson!([{ "$merge": { "into": 1 } }]), 51178);
     check_error(bson!([{ "$merge": { "into": "c", "whenMatched": "x" } }]), 2);
     check_error(bson!([{ "$merge": { "into": "c", "whenNotMatched": "x" } }]), 2);
+    check_error(bson!([{ "$merge": { "into": "c", "whenNotMatched": 1 } }]), 14);
+    check_error(bson!([{ "$merge": { "into": "c", "whenMatched": 1 } }]), 51191);
+    check_error(bson!([{ "$merge": { "into": "c", "let": 1, "whenMatched": [] } }]), 14);
     check_error(bson!([{ "$merge": { "into": "c", "on": [] } }]), 51187);
     check_error(bson!([{ "$merge": { "into": "c", "on": 1 } }]), 51186);
     check_error(bson!([{ "$merge": { "into": "c", "on": [1] } }]), 51134);

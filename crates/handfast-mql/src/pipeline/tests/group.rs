@@ -235,3 +235,17 @@ proptest! {
         prop_assert!(results.is_empty());
     }
 }
+
+#[test]
+fn arrays_are_joined_to_one_list_or_set() {
+    check(
+        bson!([{ "$group": { "_id": null, "all": { "$concatArrays": "$a" }, "set": { "$setUnion": "$a" } } }]),
+        bson!([{ "a": [1, 2] }, {}, { "a": [] }, { "a": [2.0, [1], 3] }]),
+        bson!([{ "_id": null, "all": [1, 2, 2.0, [1], 3], "set": [1, 2, [1], 3] }]),
+    );
+    for accumulator in ["$concatArrays", "$setUnion"] {
+        for wrong in [bson!(null), bson!(1), bson!({ "b": [] })] {
+            check_error(bson!([{ "$group": { "_id": null, "a": { accumulator: { "$literal": wrong } } } }]), 14);
+        }
+    }
+}

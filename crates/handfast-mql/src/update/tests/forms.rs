@@ -3,8 +3,8 @@
 use bson::{Document, RawDocumentBuf, Timestamp, doc};
 
 use super::super::{Update, UpdateOptions, UpdateSource, stamp};
-use super::{check, context, fails, raw, unchanged};
-use crate::{Code, MatchPosition};
+use super::{PLAIN, check, context, fails, raw, unchanged};
+use crate::{Code, CompileOptions, Filter, MatchPosition};
 
 #[test]
 fn unknown_and_malformed_operators_are_refused() {
@@ -91,7 +91,10 @@ fn a_replacement_keeps_the_id() {
     check(doc! { "_id": 1, "a": 1 }, doc! {}, doc! { "_id": 1 });
     check(doc! { "_id": 1, "a": 1 }, doc! { "b": 2, "_id": 1 }, doc! { "_id": 1, "b": 2 });
     check(doc! { "_id": 1, "a": 1 }, doc! { "_id": 1.0, "a": 2 }, doc! { "_id": 1, "a": 2 });
-    unchanged(doc! { "_id": 1, "a": 1 }, doc! { "a": 1 });
+    unchanged(doc! { "_id": 1, "a": 1 }, doc! { "_id": 1, "a": 1 });
+    // Without its `_id`, the replacement is not the same document.
+    let applied = PLAIN.run(&doc! { "_id": 1, "a": 1 }, &doc! { "a": 1 }).unwrap();
+    assert_eq!((applied.document, applied.modified), (raw(&doc! { "_id": 1, "a": 1 }), true));
     fails(
         doc! { "_id": 1, "a": 1 },
         doc! { "_id": 2 },
@@ -118,6 +121,21 @@ fn a_replacement_fills_empty_timestamps() {
     assert_eq!(stamp(&raw(&doc! { "a": 1 }), now).unwrap(), None);
     // Operators store an empty timestamp as it is.
     check(doc! {}, doc! { "$set": { "a": empty } }, doc! { "a": empty });
+}
+
+#[test]
+fn empty_timestamps_may_be_kept() {
+    let empty = raw(&doc! { "t": Timestamp { time: 0, increment: 0 } });
+    let set = raw(&doc! { "$set": { "t": Timestamp { time: 0, increment: 0 } } });
+    let context = context();
+    for update in [&empty, &set] {
+        let options = UpdateOptions { keep_empty_timestamps: true, ..Default::default() };
+        let update = Update::compile(UpdateSource::Document(update), &options).unwrap();
+        let applied = update.apply(&raw(&doc! {}), Default::default(), &context).unwrap();
+        assert_eq!(applied.document, empty);
+        let nothing = Filter::compile(&raw(&doc! {}), &CompileOptions::default()).unwrap();
+        assert_eq!(update.upsert(&nothing, &context).unwrap(), empty);
+    }
 }
 
 #[test]

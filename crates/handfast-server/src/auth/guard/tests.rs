@@ -82,6 +82,7 @@ async fn each_command_needs_its_roles() {
         ("admin", rawdoc! { "killAllSessions": [] }, "000001"),
         ("admin", rawdoc! { "handfastBackup": "x" }, "000001"),
         ("admin", rawdoc! { "killAllSessionsByPattern": [] }, "000001"),
+        ("admin", rawdoc! { "_mergeAuthzCollections": 1, "tempUsersCollection": "admin.none" }, "000001"),
         ("shop", rawdoc! { "createUser": "x", "pwd": "x", "roles": ["read"] }, "000101"),
         ("shop", rawdoc! { "updateUser": "x", "roles": ["readWrite"] }, "000101"),
         ("shop", rawdoc! { "grantRolesToUser": "x", "roles": ["read"] }, "000101"),

@@ -151,5 +151,8 @@ async fn invalid_names_passwords_and_documents_are_refused() {
     assert_eq!((refused.code(), refused.message()), (Code::BadValue, "the password must not be empty"));
     store.insert_one(&namespace(USERS).unwrap(), rawdoc! { "_id": "d.a", "user": "a" }).await.unwrap();
     let damaged = users.find(&name("d", "a")).await.unwrap_err();
-    assert_eq!(damaged.message(), "the document of user 'd.a' cannot be read");
+    assert_eq!(
+        damaged.message(),
+        "the document of user 'd.a' cannot be read: it needs credentials for SCRAM-SHA-256, and built-in roles only"
+    );
 }

@@ -87,3 +87,23 @@ async fn local_sessions_are_listed_with_their_last_use() {
     let of_collection = rawdoc! { "aggregate": "c", "pipeline": [{ "$listLocalSessions": {} }], "cursor": {} };
     assert_eq!(client.refused("d", of_collection).await.0, 73);
 }
+
+#[tokio::test]
+async fn a_stage_does_not_write_into_a_database_of_the_server() {
+    let mut server = TestServer::adjustable();
+    let mut client = server.connect();
+    for (stage, code) in [
+        (rawdoc! { "$out": "x" }, 31_321),
+        (rawdoc! { "$out": { "coll": "x" } }, 31_321),
+        (rawdoc! { "$merge": "x" }, 31_320),
+        (rawdoc! { "$merge": { "into": "x" } }, 31_320),
+        (rawdoc! { "$merge": { "into": { "coll": "x" } } }, 31_320),
+    ] {
+        let pipeline = || rawdoc! { "aggregate": "c", "pipeline": [{ "$match": {} }, stage.clone()], "cursor": {} };
+        for database in ["admin", "config", "local"] {
+            assert_eq!(client.refused(database, pipeline()).await.0, code, "{database} {stage:?}");
+        }
+    }
+    let elsewhere = rawdoc! { "aggregate": "c", "pipeline": [{ "$out": { "db": "d", "coll": "x" } }], "cursor": {} };
+    client.run("admin", elsewhere).await;
+}

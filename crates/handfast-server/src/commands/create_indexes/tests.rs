@@ -10,7 +10,7 @@ async fn indexes_are_created_listed_and_enforced() {
     let create = || {
         rawdoc! { "createIndexes": "c", "indexes": [
             { "key": { "a": 1 }, "name": "a_1", "unique": true, "sparse": 1 },
-            { "key": { "t": 1 }, "name": "t_1", "expireAfterSeconds": 60 },
+            { "key": { "t": 1 }, "name": "t_1", "background": false, "expireAfterSeconds": 60 },
         ] }
     };
     let expected = rawdoc! { "numIndexesBefore": 1, "numIndexesAfter": 3, "createdCollectionAutomatically": true };
@@ -24,7 +24,7 @@ async fn indexes_are_created_listed_and_enforced() {
     let expected = [
         rawdoc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" },
         rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1", "unique": true, "sparse": true },
-        rawdoc! { "v": 2, "key": { "t": 1 }, "name": "t_1", "expireAfterSeconds": 60 },
+        rawdoc! { "v": 2, "key": { "t": 1 }, "name": "t_1", "background": false, "expireAfterSeconds": 60 },
     ];
     assert_eq!(batch(&reply), expected);
     let documents = [rawdoc! { "_id": 1, "a": 1 }, rawdoc! { "_id": 2, "a": 1 }];
@@ -46,6 +46,7 @@ async fn an_invalid_definition_is_refused() {
         (rawdoc! { "name": "x" }, 9),
         (rawdoc! { "key": { "a": 1 }, "name": "x", "wildcardProjection": {} }, 238),
         (rawdoc! { "key": { "a": 1 }, "name": "x", "foo": 1 }, 197),
+        (rawdoc! { "key": { "_id": 1 }, "name": "_id_", "unique": true }, 197),
     ] {
         let body = rawdoc! { "createIndexes": "c", "indexes": [index.clone()] };
         assert_eq!(client.refused("d", body).await.0, code, "{index:?}");

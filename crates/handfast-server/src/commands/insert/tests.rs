@@ -86,3 +86,34 @@ async fn an_empty_timestamp_becomes_the_time_of_the_insert() {
     let stored = |id: i32| rawdoc! { "_id": id, "t": now, "n": { "t": empty } };
     assert_eq!(batch(&found), [stored(1), stored(2)], "at the top level only");
 }
+
+#[tokio::test]
+async fn an_empty_timestamp_is_kept_if_the_command_says_so() {
+    let mut server = TestServer::checked();
+    let mut client = server.connect();
+    let empty = bson::Timestamp { time: 0, increment: 0 };
+    let document = |id: i32| rawdoc! { "_id": id, "t": empty };
+    insert(&mut client, "c", &[rawdoc! { "_id": 3 }, rawdoc! { "_id": 5 }]).await;
+    let bulk = rawdoc! { "bulkWrite": 1, "bypassEmptyTsReplacement": true, "nsInfo": [{ "ns": "d.c" }], "ops": [
+        { "insert": 0, "document": document(2) },
+        { "update": 0, "filter": { "_id": 3 }, "updateMods": document(3) },
+    ] };
+    client.run("admin", bulk).await;
+    for command in [
+        rawdoc! { "insert": "c", "documents": [document(1)], "bypassEmptyTsReplacement": true },
+        rawdoc! { "update": "c", "bypassEmptyTsReplacement": 1, "bypassDocumentValidation": 1, "updates": [
+            { "q": { "_id": 4 }, "u": { "$set": { "t": empty } }, "upsert": true },
+            { "q": { "_id": 5 }, "u": document(5) },
+        ] },
+        rawdoc! { "findAndModify": "c", "query": { "_id": 6 }, "update": document(6), "upsert": true, "bypassEmptyTsReplacement": true },
+        rawdoc! { "delete": "c", "deletes": [{ "q": { "_id": 7 }, "limit": 1 }], "bypassEmptyTsReplacement": true, "bypassDocumentValidation": true },
+    ] {
+        client.run("d", command).await;
+    }
+    let found = client.run("d", rawdoc! { "find": "c", "sort": { "_id": 1 } }).await;
+    assert_eq!(batch(&found), [1, 2, 3, 4, 5, 6].map(document));
+    let replaced = rawdoc! { "insert": "c", "documents": [document(8)], "bypassEmptyTsReplacement": false };
+    client.run("d", replaced).await;
+    let found = client.run("d", rawdoc! { "find": "c", "filter": { "_id": 8 } }).await;
+    assert_eq!(batch(&found), [rawdoc! { "_id": 8, "t": server.shared.sources.cluster_time() }]);
+}

@@ -58,8 +58,9 @@ impl IndexSpec {
                 "expireAfterSeconds" => spec.expire_after_seconds = Some(as_seconds(value, document)?),
                 "v" => check_version(value)?,
                 "collation" => check_collation(value)?,
+                "background" => spec.background = Some(as_bool(option, value)?),
                 // Obsolete, and without effect in MongoDB too.
-                "background" | "ns" | "dropDups" => {}
+                "ns" | "dropDups" => {}
                 _ => return Err(unknown_option(option, document)),
             }
         }
@@ -84,6 +85,9 @@ impl IndexSpec {
             if set {
                 document.append(name, true);
             }
+        }
+        if let Some(background) = self.background {
+            document.append(cstr!("background"), background);
         }
         if let Some(filter) = &self.partial_filter {
             document.append(cstr!("partialFilterExpression"), filter.clone());

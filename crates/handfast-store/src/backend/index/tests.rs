@@ -110,6 +110,7 @@ fn a_definition_is_read_back_as_it_was_written() {
         unique: true,
         sparse: true,
         hidden: true,
+        background: Some(false),
         partial_filter: Some(rawdoc! { "a": 1 }),
         expire_after_seconds: Some(1 << 40),
         ..spec(rawdoc! { "a": 1, "b": -1.0 })
