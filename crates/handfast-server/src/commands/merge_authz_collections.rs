@@ -45,7 +45,13 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut users = documents(call, users).await?;
     users.retain(|user| database.is_none_or(|database| user.get_str("db").is_ok_and(|db| db == database)));
     let users = users.iter().map(|user| User::of_document(user)).collect::<handfast_store::Result<Vec<_>>>()?;
-    for user in &users {
+    let before = call.shared.users.list(None).await?;
+    let is_changed = |user: &&User| {
+        let is_removed = removes_others && database.is_none_or(|database| user.name.database() == database);
+        is_removed || users.iter().any(|new| new.name.id() == user.name.id())
+    };
+    // Users that are replaced or removed lose their roles.
+    for user in before.iter().filter(is_changed).chain(&users) {
         guard::require(call.shared, call.client, call.request, Action::ManageUsers, user.name.database())?;
         user_arguments::check_grant(call, &user.roles)?;
     }

@@ -460,3 +460,24 @@ async fn outcomes_cannot_be_written_or_dropped() {
         assert_eq!(client.run("config", rawdoc! { "find": "transactions" }).await.double("ok"), 1.0);
     }
 }
+
+/// The users of a dump can replace and remove others, as `updateUser` and `dropUser` do.
+#[tokio::test]
+async fn the_users_of_a_dump_replace_and_remove_those_alone_that_the_client_may_manage() {
+    let mut server = TestServer::guarded();
+    let mut admin = client(&mut server, "manager", &["userAdmin@admin", "readWrite@admin"]).await;
+    server.add_user("shop", "ann", &["read@shop"]).await;
+    server.add_user("admin", "bob", &["read@shop"]).await;
+    admin.run("admin", rawdoc! { "create": "tempusers" }).await;
+    let merge = |drop: bool, database: &str| {
+        rawdoc! { "_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers", "drop": drop, "db": database }
+    };
+    assert!(allowed(&mut admin, "admin", &merge(false, "")).await, "no user is changed");
+    assert!(!allowed(&mut admin, "admin", &merge(true, "")).await, "it may not manage the users of shop");
+    assert!(!allowed(&mut admin, "admin", &merge(true, "admin")).await, "bob has a role on shop");
+    let mut root = client(&mut server, "root", &["root@admin"]).await;
+    let copied = rawdoc! { "aggregate": "system.users", "pipeline": [{ "$match": { "user": "bob" } }, { "$out": "tempusers" }], "cursor": {} };
+    root.run("admin", copied).await;
+    assert!(!allowed(&mut admin, "admin", &merge(false, "")).await, "it may not replace bob");
+    assert!(allowed(&mut root, "admin", &merge(false, "")).await);
+}
