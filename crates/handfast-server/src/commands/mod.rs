@@ -42,12 +42,14 @@ mod jobs;
 mod kill_cursors;
 mod kill_op;
 mod kill_sessions;
+mod ledger;
 mod list_collections;
 mod list_commands;
 mod list_databases;
 mod list_filter;
 mod list_indexes;
 mod logout;
+mod pattern_steps;
 mod ping;
 mod properties;
 mod refresh_sessions;
@@ -210,11 +212,19 @@ pub(crate) const COMMANDS: &[Command] = &[
     get_parameter::COMMAND,
     grant_roles::GRANT,
     handfast_backup::COMMAND,
+    ledger::balance::COMMAND,
+    ledger::cancel::COMMAND,
     jobs::cancel::COMMAND,
+    ledger::capture::COMMAND,
     jobs::claim::COMMAND,
     jobs::complete::COMMAND,
     jobs::enqueue::COMMAND,
     jobs::fail::COMMAND,
+    ledger::open_account::COMMAND,
+    ledger::post::COMMAND,
+    ledger::post_hold::COMMAND,
+    ledger::reconcile::COMMAND,
+    ledger::release::COMMAND,
     jobs::release::COMMAND,
     jobs::renew::COMMAND,
     hello::COMMAND,

@@ -50,7 +50,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let (from, to) = (parse(from)?, parse(to)?);
     check_written(&to)?;
     call.store().rename_collection(RenameCollection { from, to, drop_target }).await?;
-    call.shared.job_queues.forget();
+    call.shared.patterns.forget();
     Ok(Answer::done())
 }
 
