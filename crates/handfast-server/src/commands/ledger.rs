@@ -61,7 +61,7 @@ async fn ensure_first(call: &Call<'_>, entry: &Bson) -> CommandResult<()> {
 
 fn made_before(entry: &Bson) -> CommandError {
     let text = format!(
-        "entry {entry} was there before this transaction, which was aborted so that its other changes are not made again"
+        "entry {entry} was posted or canceled before this transaction, which was aborted so that its other changes are not made again"
     );
     CommandError::new(Code::TransactionCommitted, text)
 }
