@@ -14,9 +14,10 @@
 
 use std::borrow::Cow;
 
+use bson::DateTime;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
-use handfast_mql::Code;
 use handfast_mql::bson_type::type_name;
+use handfast_mql::{Code, Number};
 use handfast_wire::Sequence;
 
 use crate::error::{CommandError, CommandResult};
@@ -214,6 +215,25 @@ impl<'a> Arguments<'a> {
                 Err(CommandError::new(NEGATIVE_VALUE, text))
             }
         }
+    }
+
+    /// Reads a number of any type that is an integer, such as an amount of money: no fraction of it is cut off.
+    ///
+    /// # Errors
+    /// `BadValue` (2) for a fraction, and for a number that does not fit into 64 bits.
+    pub(crate) fn exact_integer(&mut self, name: &str) -> CommandResult<Option<i64>> {
+        let Some(number) = self.typed(name, "types '[long, int, decimal, double']", Number::of)? else {
+            return Ok(None);
+        };
+        number.to_i64_exact().map(Some).ok_or_else(|| {
+            let text = format!("BSON field '{}.{name}' must be an integer of 64 bits", self.path);
+            CommandError::new(Code::BadValue, text)
+        })
+    }
+
+    #[inline]
+    pub(crate) fn date(&mut self, name: &str) -> CommandResult<Option<DateTime>> {
+        self.typed(name, "type 'date'", RawBsonRef::as_datetime)
     }
 
     /// Refuses options that are known and not supported, unless they are null or `false`.

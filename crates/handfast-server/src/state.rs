@@ -19,12 +19,12 @@ use crate::cluster_time::ClusterTime;
 use crate::commands::{COMMANDS, TEST_COMMANDS};
 use crate::cursors::Cursors;
 use crate::fail_points::FailPoints;
-use crate::job_queues::JobQueues;
 use crate::lock::lock;
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::{Metrics, NamespaceCounters, ReaperJobs};
 use crate::operations::{CommandSlot, Operations};
 use crate::options::{Options, Topology};
+use crate::patterns::OpenPatterns;
 use crate::sessions::{SESSIONS_MAX, Sessions};
 
 /// The state that all connections share.
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) users: Users,
     pub(crate) sources: Sources,
-    pub(crate) job_queues: JobQueues,
+    pub(crate) patterns: OpenPatterns,
     pub(crate) options: Options,
     pub(crate) cursors: Cursors,
     pub(crate) sessions: Arc<Sessions>,
@@ -70,7 +70,7 @@ impl Shared {
         Shared {
             users: Users::new(Arc::new(database.clone())),
             database,
-            job_queues: JobQueues::new(),
+            patterns: OpenPatterns::new(),
             cursors: Cursors::new(options.cursors, Arc::clone(&sources.random)),
             sessions: Arc::new(Sessions::new(SESSIONS_MAX)),
             operations: Operations::new(),

@@ -12,6 +12,7 @@ import (
 
 var programs = map[string]func(context.Context, *mongo.Client) error{
 	"jobs":          jobs,
+	"ledger":        ledger,
 	"repeats":       repeats,
 	"prices-setup":  pricesSetup,
 	"prices-app":    pricesApp,

@@ -3,6 +3,7 @@
 import bson
 import pymongo
 import pytest
+import schemas
 
 
 def enqueue(database, session=None, **job):
@@ -80,6 +81,28 @@ def test_a_worker_renews_fails_and_is_told_of_a_cancellation(database):
     assert failed["claimState"] == "cancelRequested"
     assert database.jobs.find_one()["state"] == "CANCELED"
     assert database.command(of_claim("handfastRenewJob", job))["claimState"] != "held"
+
+
+def test_jobs_in_all_states_have_the_schema_of_the_page(database):
+    for number, more in enumerate([{}, {"unique": "ann"}, {"uniqueWindowMillis": 1000, "unique": "bob"}, {"attemptsMax": 1}, {}, {}]):
+        enqueue(database, _id=number, timeoutMillis=1000, **more)
+    jobs = claim(database, count=5)
+    database.command(of_claim("handfastRenewJob", jobs[0], progress=0.5))
+    database.command({"handfastCancelJob": "jobs", "job": {"_id": 0}})
+    database.command(of_claim("handfastCompleteJob", jobs[1], result="sent"))
+    for job in jobs[2:4]:
+        database.command(of_claim("handfastFailJob", job, error="no such address"))
+    database.command({"handfastCancelJob": "jobs", "job": {"_id": 4}})
+    database.command(of_claim("handfastReleaseJob", jobs[4]))
+    [validator] = schemas.schemas("job-queue.md")
+    stored = {job["_id"]: job for job in database.jobs.find()}
+    states = [job["state"] for job in stored.values()]
+    assert sorted(states) == ["CANCELED", "DONE", "FAILED", "PROCESSING", "TODO", "TODO"]
+    for job in stored.values():
+        assert not schemas.violations(validator, job), job
+    for wrong in [{"state": "NEW"}, {"ts": 1}, {"details": []}, {"undone": 2}, {"typ": "mail"}, {"finishedAt": stored[1]["ts"]}]:
+        assert schemas.violations(validator, {**stored[5], **wrong}), wrong
+    assert schemas.violations(validator, {**stored[1], "undone": 1})
 
 
 def test_wrong_arguments(database):

@@ -14,8 +14,10 @@
 
 mod blackpipe;
 mod cluster;
+mod guides;
 mod histories;
 mod independent;
+mod ledgers;
 mod leftovers;
 mod named;
 mod nan_ids;
@@ -121,7 +123,7 @@ fn ext_rust_driver() {
     run(&program, &[]);
 }
 
-/// The commands of job queues through the Go driver; those of the other drivers are among their own tests.
+/// The commands of job queues through the Go driver; those of the other drivers are among their own tests. Those of ledgers are in ledgers.rs.
 #[test]
 fn ext_go_jobs() {
     let Some(program) = Tool::GoClients.find() else { return };
@@ -133,22 +135,6 @@ fn ext_go_jobs() {
 fn ext_database_tools() {
     let (Some(python), Some(tools)) = (Tool::Python.find(), Tool::DatabaseTools.find()) else { return };
     run(&python, &["tests/clients/database-tools/database_tools.py", &tools]);
-}
-
-/// The program of the job queue's page runs as pasted, and prints what the page says.
-#[test]
-fn ext_guide_of_the_job_queue() {
-    let Some(python) = Tool::Python.find() else { return };
-    let page = std::fs::read_to_string(support::root().join("docs/patterns/job-queue.md")).expect("the page");
-    let (_, rest) = page.split_once("```python\n").expect("a program");
-    let (program, rest) = rest.split_once("```").expect("the end of the program");
-    let (_, rest) = rest.split_once("```text\n").expect("what it prints");
-    let (printed, _) = rest.split_once("```").expect("the end of what it prints");
-    let server = Handfast::start();
-    let output = server.command(&python, &["-c", program]).output().expect("it runs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), errors.as_ref()), (printed, ""));
-    server.stop();
 }
 
 /// mongosh: what its start asks, its helpers, its printing of results and errors.

@@ -228,7 +228,7 @@ fn whole(value: &bson::Bson) -> Option<i64> {
 
 #[test]
 fn ext_workers_of_three_languages() {
-    let (Some(_), Some(_)) = (Tool::Python.find(), Tool::Node.find()) else { return };
+    let (Some(python), Some(_)) = (Tool::Python.find(), Tool::Node.find()) else { return };
     let mut server = Handfast::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
@@ -278,6 +278,7 @@ fn ext_workers_of_three_languages() {
         assert_eq!(done.len(), languages.len(), "a language has done nothing: {done:?}");
         assert!(left.values().all(|left| *left > 0), "kills that interrupted nothing: {left:?}");
     });
+    server.run(&python, &["tests/clients/python/schemas.py", "job-queue.md", "shop.jobs"]);
     server.stop();
 }
 

@@ -11,9 +11,12 @@ use super::entry::Draft;
 use super::record::{EntryChange, SEQUENCE_NUMBER_MAX};
 use super::{Entry, Ledger, NewEntry, Posting, Proc, requests};
 use crate::metrics::{self, Event, Span};
-use crate::steps::{Added, Request};
+use crate::steps::{Added, Request, raw};
 use crate::value::same_id;
 use crate::{Error, Result};
+
+/// Limit on the bytes of an entry. A store of single documents keeps a document and its next version in 16 MiB, and the committed entry has its balances, too.
+const ENTRY_BYTES_MAX: usize = 6 * 1024 * 1024;
 
 /// An attempt that lost a race to other posters, with a description of the race.
 struct Lost(String);
@@ -44,6 +47,7 @@ impl Ledger {
 
     pub(super) async fn post_draft(&self, draft: Draft) -> Result<Posting> {
         draft.check(self.options.single_entry)?;
+        self.check_bytes(&draft)?;
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         let posting = self.race(&draft).await;
@@ -56,6 +60,17 @@ impl Ledger {
         };
         self.count(event, 1);
         Ok(posting)
+    }
+
+    /// Checks that the entry can be committed, which adds the balances.
+    fn check_bytes(&self, draft: &Draft) -> Result<()> {
+        let places = vec![SEQUENCE_NUMBER_MAX; draft.changes.len()];
+        let bytes = raw(&Entry::of_draft(draft, &places).to_document(self.fields()))?.as_bytes().len();
+        if bytes > ENTRY_BYTES_MAX {
+            let text = format!("an entry has {bytes} bytes with its metadata, at most {ENTRY_BYTES_MAX} are allowed");
+            return Err(Error::invalid(text));
+        }
+        Ok(())
     }
 
     async fn race(&self, draft: &Draft) -> Result<Posting> {

@@ -279,6 +279,10 @@ async fn invalid_requests_are_refused_before_anything_is_sent() {
         (NewEntry::transfer("A", "B", i64::MIN, "EUR"), "it must be within"),
         (NewEntry::transfer("A", "B", 1, ""), "an asset has a code"),
         (NewEntry::transfer(Bson::Null, "B", 1, "EUR"), "cannot have the id null"),
+        (
+            NewEntry::transfer("A", "B", 1, "EUR").with_metadata(doc! { "text": "x".repeat(6 << 20) }),
+            "at most 6291456 are allowed",
+        ),
         (NewEntry::transfer("A", "B", 1, "EUR").with_id(doc! { "resolves": 1 }), "an entry's id is no document"),
     ] {
         let error = ledger.post(entry).await.unwrap_err();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bson::RawBsonRef;
 use handfast_mql::Code;
+use handfast_store::Namespace;
 use handfast_store::ticket::{TICKETS_COLLECTION, TICKETS_DATABASE};
 
 use super::login::Authenticated;
@@ -146,6 +147,12 @@ fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) ->
         return Err(refusal(request, target));
     }
     Ok(())
+}
+
+/// Returns whether no client may use a collection by a command that does not name it.
+pub(crate) fn is_protected(namespace: &Namespace) -> bool {
+    let target = Target { database: namespace.database(), collection: namespace.collection() };
+    target.is_protected() || target.holds_outcomes()
 }
 
 /// Returns the error of a missing role. MongoDB's message has the whole command; this one does not, because commands hold private data.

@@ -32,7 +32,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut writer = Writer::new();
     // As in MongoDB since 7.0, a collection that does not exist is no error.
     let dropped = store.drop_collection(&namespace).await?;
-    call.shared.job_queues.forget();
+    call.shared.patterns.forget();
     if dropped {
         writer.put("nIndexesWas", i32::try_from(indexes).unwrap_or(i32::MAX)).put("ns", namespace.to_string());
     }

@@ -24,7 +24,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("dropDatabase").finish()?;
     let mut writer = Writer::new();
     let dropped = call.store().drop_database(call.request.database).await?;
-    call.shared.job_queues.forget();
+    call.shared.patterns.forget();
     if dropped {
         writer.put("dropped", call.request.database);
     }

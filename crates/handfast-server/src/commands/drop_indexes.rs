@@ -44,7 +44,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.finish()?;
     let all = matches!(selector, IndexSelector::All);
     let before = call.store().drop_indexes(DropIndexes { namespace, selector }).await?;
-    call.shared.job_queues.forget();
+    call.shared.patterns.forget();
     let mut writer = Writer::new();
     writer.put("nIndexesWas", i32::try_from(before).unwrap_or(i32::MAX));
     if all {

@@ -18,47 +18,19 @@ pub(super) mod fail;
 pub(super) mod release;
 pub(super) mod renew;
 
+use bson::Bson;
 use bson::oid::ObjectId;
-use bson::{Bson, RawBson, RawBsonRef};
 use handfast_mql::Code;
 use handfast_patterns::JobQueue;
 use handfast_patterns::job_queue::{ClaimState, Job};
 
-use super::{Access, Call, Command, InTransaction, Properties, Running};
+use super::Call;
+use super::pattern_steps::required_id;
 use crate::arguments::Arguments;
-use crate::auth::guard::Needs;
-use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
-use crate::job_queues::JobQueues;
+use crate::patterns;
 use crate::reply::Answer;
 use crate::writer::Writer;
-
-/// Opening a queue creates its indexes.
-const NEEDS: Needs = Needs::Collection(&[Action::Find, Action::Write, Action::Structure]);
-
-/// The properties of the commands that can be part of a transaction.
-const IN_TRANSACTION: Properties = Properties { in_transaction: InTransaction::Allowed, ..Properties::DEFAULT };
-
-/// Returns a command of job queues.
-const fn command(
-    name: &'static str,
-    help: &'static str,
-    properties: Properties,
-    run: for<'a> fn(&'a Call<'a>) -> Running<'a>,
-) -> Command {
-    Command {
-        name,
-        aliases: &[],
-        help,
-        access: Access::Write,
-        needs: NEEDS,
-        admin_only: false,
-        confidential: false,
-        versioned: false,
-        properties,
-        run,
-    }
-}
 
 /// The claim that a worker's command is about.
 struct Claim {
@@ -80,44 +52,23 @@ impl Claim {
         Ok(Claim { id, claim })
     }
 
-    /// Returns the queue, and the job if the claim still holds or was the last one.
-    async fn job(&self, call: &Call<'_>) -> CommandResult<(JobQueue, Option<Job>)> {
-        let queue = JobQueues::of(call).await?;
+    /// Returns the queue and the job; `None` if the claim is lost.
+    async fn held(&self, call: &Call<'_>) -> CommandResult<Option<(JobQueue, Job)>> {
+        let queue: JobQueue = patterns::of(call).await?;
         let job = self.of(&queue).await?;
-        Ok((queue, job))
+        Ok(job.map(|job| (queue, job)))
     }
 
+    /// Returns the job if the claim still holds or was the last one.
     async fn of(&self, queue: &JobQueue) -> CommandResult<Option<Job>> {
         Ok(queue.claimed(self.id.clone(), self.claim).await?)
     }
 }
 
-/// Returns the fields of `job`, a document. (pymongo sends an `_id` of the command itself before the name of the command.)
+/// Returns the fields of `job`.
 fn job_argument<'a>(arguments: &mut Arguments<'a>) -> CommandResult<Arguments<'a>> {
     let job = arguments.document("job")?;
     Arguments::of_document("job", arguments.required("job", job)?)
-}
-
-fn required_id(job: &mut Arguments<'_>) -> CommandResult<Bson> {
-    let id = job.any_or_null("_id")?;
-    owned(job.required("_id", id)?)
-}
-
-fn owned(value: RawBsonRef<'_>) -> CommandResult<Bson> {
-    Ok(Bson::try_from(value)?)
-}
-
-/// Reads the text of an error or a name that a command requires.
-fn required_text<'a>(arguments: &mut Arguments<'a>, name: &'static str) -> CommandResult<&'a str> {
-    let text = arguments.text(name)?;
-    arguments.required(name, text)
-}
-
-/// Writes a value of any type.
-fn put_value(writer: &mut Writer, name: &str, value: &Bson) -> CommandResult<()> {
-    let raw = RawBson::try_from(value.clone())?;
-    writer.put_any(name, raw.as_raw_bson_ref());
-    Ok(())
 }
 
 /// Writes the reply to a worker: whether it still has the job.

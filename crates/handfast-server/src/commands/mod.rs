@@ -42,6 +42,7 @@ mod jobs;
 mod kill_cursors;
 mod kill_op;
 mod kill_sessions;
+mod ledger;
 mod list_collections;
 mod list_commands;
 mod list_databases;
@@ -49,6 +50,7 @@ mod list_filter;
 mod list_indexes;
 mod logout;
 mod merge_authz_collections;
+mod pattern_steps;
 mod ping;
 mod properties;
 mod refresh_sessions;
@@ -212,11 +214,19 @@ pub(crate) const COMMANDS: &[Command] = &[
     get_parameter::COMMAND,
     grant_roles::GRANT,
     handfast_backup::COMMAND,
+    ledger::balance::COMMAND,
+    ledger::cancel::COMMAND,
     jobs::cancel::COMMAND,
+    ledger::capture::COMMAND,
     jobs::claim::COMMAND,
     jobs::complete::COMMAND,
     jobs::enqueue::COMMAND,
     jobs::fail::COMMAND,
+    ledger::open_account::COMMAND,
+    ledger::post::COMMAND,
+    ledger::post_hold::COMMAND,
+    ledger::reconcile::COMMAND,
+    ledger::release::COMMAND,
     jobs::release::COMMAND,
     jobs::renew::COMMAND,
     hello::COMMAND,

@@ -54,7 +54,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         return Err(CommandError::new(Code::IllegalOperation, "Can't rename a collection to itself"));
     }
     call.store().rename_collection(RenameCollection { from, to, drop_target }).await?;
-    call.shared.job_queues.forget();
+    call.shared.patterns.forget();
     Ok(Answer::done())
 }
 

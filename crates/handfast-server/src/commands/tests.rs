@@ -50,8 +50,10 @@ fn the_properties_of_all_commands_are_those_of_mongodb() {
     let statements = ["bulkWrite", "delete", "findAndModify", "insert", "update"];
     let collections = ["create", "createIndexes"];
     let reads = ["aggregate", "distinct", "find"];
-    let steps = ["handfastCancelJob", "handfastCompleteJob", "handfastEnqueueJob"];
-    let mut allowed = [&statements[..], &collections, &reads, &steps].concat();
+    let of_jobs = ["handfastCancelJob", "handfastCompleteJob", "handfastEnqueueJob"];
+    let of_entries = ["handfastBalance", "handfastCancelEntry", "handfastOpenAccount", "handfastPostEntry"];
+    let of_holds = ["handfastCaptureHold", "handfastPostHold", "handfastReleaseHold"];
+    let mut allowed = [&statements[..], &collections, &reads, &of_jobs, &of_entries, &of_holds].concat();
     allowed.sort_unstable();
     check_in_transaction(InTransaction::Allowed, &allowed);
     check(&statements, &|c| c.properties.retryable);
@@ -97,7 +99,7 @@ async fn every_command_refuses_an_unknown_option() {
         for element in &rawdoc! {
             "collection": "c", "cursors": [], "documents": [{ "_id": 1 }], "updates": [{ "q": {}, "u": {} }],
             "deletes": [{ "q": {}, "limit": 1 }], "pipeline": [], "cursor": {}, "key": "a", "indexes": [], "index": "*",
-            "to": "d.e", "op": 1, "worker": "w", "types": ["x"], "error": "e", "ops": [], "nsInfo": [], "update": {}, "pwd": "p", "roles": [], "conversationId": 1,
+            "to": "d.e", "op": 1, "worker": "w", "types": ["x"], "error": "e", "reason": "r", "ops": [], "nsInfo": [], "update": {}, "pwd": "p", "roles": [], "conversationId": 1,
             "mechanism": "SCRAM-SHA-256", "payload": Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() },
         } {
             let (name, value) = element.unwrap();
@@ -122,6 +124,7 @@ async fn every_command_refuses_an_unknown_option() {
                 "saslContinue" => &["conversationId", "payload"],
                 "handfastClaimJobs" => &["worker", "types"],
                 "handfastFailJob" => &["error"],
+                "handfastCancelEntry" => &["reason"],
                 _ => &[],
             };
             if needed.contains(&name.as_str()) {
@@ -130,6 +133,21 @@ async fn every_command_refuses_an_unknown_option() {
         }
         match command.name {
             "handfastEnqueueJob" => body.append(bson::raw::cstr!("job"), rawdoc! { "type": "x" }),
+            "handfastBalance" => body.append(bson::raw::cstr!("account"), "a"),
+            "handfastCancelEntry" => body.append(bson::raw::cstr!("entry"), rawdoc! { "_id": 1 }),
+            "handfastCaptureHold" | "handfastReleaseHold" => {
+                body.append(bson::raw::cstr!("hold"), rawdoc! { "_id": 1 });
+            }
+            "handfastOpenAccount" => {
+                body.append(bson::raw::cstr!("account"), rawdoc! { "_id": 1, "asset": "EUR" });
+            }
+            "handfastPostEntry" => {
+                body.append(bson::raw::cstr!("entry"), rawdoc! { "_id": 1, "changes": [] });
+            }
+            "handfastPostHold" => {
+                let hold = rawdoc! { "_id": 1, "payer": "a", "payee": "b", "value": 1, "asset": "EUR" };
+                body.append(bson::raw::cstr!("hold"), hold);
+            }
             name if name.starts_with("handfast") && name.ends_with("Job") => {
                 let claim = bson::oid::ObjectId::from_bytes([1; 12]);
                 body.append(bson::raw::cstr!("job"), rawdoc! { "_id": 1, "claim": claim });

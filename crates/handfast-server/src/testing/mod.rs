@@ -22,7 +22,8 @@ use tokio::task::JoinHandle;
 
 pub(crate) use adjustable_store::AdjustableStore;
 pub(crate) use requests::{
-    check, check_refused, insert, labels, lsid, named, numbered, with_number, write_error, write_error_indexes,
+    check, check_refused, end, in_transaction, insert, labels, lsid, named, numbered, with_number, write_error,
+    write_error_indexes,
 };
 
 use crate::auth::scram::client::prove;

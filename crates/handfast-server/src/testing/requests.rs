@@ -36,6 +36,21 @@ pub(crate) fn with_number(mut command: RawDocumentBuf, number: i64) -> RawDocume
     command
 }
 
+/// Adds the transaction of this number of the session 1, of which the command may be the first one.
+pub(crate) fn in_transaction(command: RawDocumentBuf, number: i64, is_first: bool) -> RawDocumentBuf {
+    let mut command = with_number(command, number);
+    command.append(bson::raw::cstr!("autocommit"), false);
+    if is_first {
+        command.append(bson::raw::cstr!("startTransaction"), true);
+    }
+    command
+}
+
+/// Ends a transaction of the session 1 by `commitTransaction` or `abortTransaction`, and returns the reply.
+pub(crate) async fn end(client: &mut TestClient, command: &str, number: i64) -> RawDocumentBuf {
+    client.run("admin", in_transaction(named(command, 1), number, false)).await
+}
+
 /// Runs a command on the database `d`, and compares its reply without `ok: 1`.
 pub(crate) async fn check(client: &mut TestClient, command: RawDocumentBuf, mut expected: RawDocumentBuf) {
     expected.append(bson::raw::cstr!("ok"), 1.0);

@@ -67,8 +67,10 @@ const FURTHER_COMMANDS: &str = "
     flushRouterConfig forceerror fsync fsyncUnlock geoNear geoSearch getAuditConfig getChangeStreamState getClusterParameter
     getCmdLineOpts getDatabaseVersion getDefaultRWConcern getDiagnosticData getFreeMonitoringStatus getLastError getLog getnonce
     getPrevError getQueryableEncryptionCountInfo getShardMap getShardVersion getTransitionToDedicatedConfigServerStatus godinsert
-    grantPrivilegesToRole grantRolesToRole grantRolesToUser group handfastBackup handfastCancelJob handfastClaimJobs handfastCompleteJob
-    handfastEnqueueJob handfastFailJob handfastReleaseJob handfastRenewJob httpClientRequest invalidateUserCache isdbgrid
+    grantPrivilegesToRole grantRolesToRole grantRolesToUser group handfastBackup handfastBalance handfastCancelEntry handfastCancelJob
+    handfastCaptureHold handfastClaimJobs handfastCompleteJob handfastEnqueueJob handfastFailJob handfastOpenAccount handfastPostEntry
+    handfastPostHold handfastReconcileLedger handfastReleaseHold handfastReleaseJob handfastRenewJob httpClientRequest invalidateUserCache
+    isdbgrid
     killAllSessions killAllSessionsByPattern listShards lockInfo logRotate medianKey mergeAllChunksOnShard mergeChunks modifyChangeStreams
     moveChunk moveCollection movePrimary moveRange netstat oidReset parallelCollectionScan planCacheClear planCacheClearFilters
     planCacheListFilters planCacheListPlans planCacheListQueryShapes planCacheSetFilter prepareTransaction profile

@@ -1,10 +1,13 @@
 //! `handfastCancelJob`: cancels a job, which no worker does then. A worker that has the job
 //! learns of it when it next renews or returns the job.
 
+use handfast_patterns::JobQueue;
+
+use super::super::pattern_steps::{IN_TRANSACTION, command, required_id};
 use super::super::{Call, Command};
-use super::{IN_TRANSACTION, command, job_argument, required_id};
+use super::job_argument;
 use crate::error::CommandResult;
-use crate::job_queues::JobQueues;
+use crate::patterns;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -15,7 +18,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastCancelJob");
     let id = required_id(&mut job_argument(&mut arguments)?)?;
     arguments.finish()?;
-    let canceled = JobQueues::of(call).await?.cancel(id).await?;
+    let queue: JobQueue = patterns::of(call).await?;
+    let canceled = queue.cancel(id).await?;
     let mut writer = Writer::new();
     writer.put("canceled", canceled);
     Ok(writer.into())

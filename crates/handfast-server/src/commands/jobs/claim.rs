@@ -6,10 +6,10 @@ use handfast_mql::depth::ANSWER_BYTES_MAX;
 use handfast_patterns::JobQueue;
 use handfast_patterns::job_queue::Job;
 
+use super::super::pattern_steps::{command, invalid, put_value, required_text};
 use super::super::{Call, Command, Properties};
-use super::{command, put_value, required_text};
 use crate::error::{CommandError, CommandResult};
-use crate::job_queues::JobQueues;
+use crate::patterns;
 use crate::reply::Answer;
 use crate::writer::{Writer, decimal};
 
@@ -36,14 +36,13 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         _ => Err(CommandError::new(Code::TypeMismatch, "types must be an array of strings")),
     });
     let kinds = kinds.collect::<CommandResult<Vec<String>>>()?;
-    let invalid = |text: String| Err(CommandError::new(Code::BadValue, text));
     if kinds.is_empty() {
-        return invalid("types must name at least one type of jobs".to_owned());
+        return Err(invalid("types must name at least one type of jobs"));
     }
     let Some(count) = u32::try_from(count).ok().filter(|count| (1..=COUNT_MAX).contains(&u64::from(*count))) else {
-        return invalid(format!("count must be from 1 to {COUNT_MAX}, and is {count}"));
+        return Err(invalid(format!("count must be from 1 to {COUNT_MAX}, and is {count}")));
     };
-    let queue = JobQueues::of(call).await?;
+    let queue: JobQueue = patterns::of(call).await?;
     let mut jobs = queue.claim_many(worker, &kinds, count).await?;
     if jobs.is_empty() && queue.reclaim(RECLAIMED_MAX).await?.done > 0 {
         jobs = queue.claim_many(worker, &kinds, count).await?;

@@ -3,10 +3,11 @@
 use handfast_mql::Code;
 use handfast_patterns::job_queue::{ClaimState, JobState};
 
+use super::super::pattern_steps::{IN_TRANSACTION, command, owned};
 use super::super::{Call, Command};
-use super::{Claim, IN_TRANSACTION, claim_answer, command, owned};
+use super::{Claim, claim_answer};
 use crate::error::{CommandError, CommandResult};
-use crate::job_queues::JobQueues;
+use crate::patterns;
 use crate::reply::Answer;
 
 pub(crate) const COMMAND: Command =
@@ -17,19 +18,16 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let claim = Claim::read(&mut arguments)?;
     let result = arguments.any_or_null("result")?.map(owned).transpose()?;
     arguments.finish()?;
-    let (queue, job) = claim.job(call).await?;
+    let held = claim.held(call).await?;
     if call.transaction_number().is_some() {
-        match job.as_ref().map(|job| job.state) {
+        match held.as_ref().map(|(_, job)| job.state) {
             Some(JobState::Processing) => {}
             Some(JobState::Done) => return Err(done_before()),
             Some(_) | None => return Err(not_held(call, &claim).await?),
         }
     }
-    let state = match job {
-        Some(job) => queue.complete(&job, result).await?,
-        None => ClaimState::Lost,
-    };
-    Ok(claim_answer(state))
+    let Some((queue, job)) = held else { return Ok(claim_answer(ClaimState::Lost)) };
+    Ok(claim_answer(queue.complete(&job, result).await?))
 }
 
 /// Returns the error of a transaction whose worker has completed the job in an earlier one, which has had the effect: this one would have it again.
@@ -40,7 +38,7 @@ fn done_before() -> CommandError {
 
 /// Returns the error of a transaction that does not see the claim. An error aborts the transaction, so that the effect of a job that was lost is not committed.
 async fn not_held(call: &Call<'_>, claim: &Claim) -> CommandResult<CommandError> {
-    let now = claim.of(&JobQueues::outside(call).await?).await?;
+    let now = claim.of(&patterns::outside(call).await?).await?;
     if now.is_some_and(|job| job.state == JobState::Processing) {
         // The driver runs the transaction again, with a newer snapshot.
         let text = "the transaction has begun before the job was claimed: begin it again";

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use bson::{Document, RawDocument};
-use handfast_mql::Code;
-use handfast_patterns::NewJob;
 use handfast_patterns::job_queue::Enqueued;
+use handfast_patterns::{JobQueue, NewJob};
 
+use super::super::pattern_steps::{IN_TRANSACTION, command, invalid, owned, put_value, required_text};
 use super::super::{Call, Command};
-use super::{IN_TRANSACTION, command, owned, put_value, required_text};
 use crate::arguments::Arguments;
-use crate::error::{CommandError, CommandResult};
-use crate::job_queues::JobQueues;
+use crate::error::CommandResult;
+use crate::patterns;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -23,7 +22,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let job = arguments.document("job")?;
     let job = read(arguments.required("job", job)?)?;
     arguments.finish()?;
-    let enqueued = JobQueues::of(call).await?.enqueue(job).await?;
+    let queue: JobQueue = patterns::of(call).await?;
+    let enqueued = queue.enqueue(job).await?;
     let mut writer = Writer::new();
     match enqueued {
         Enqueued::New(id) => {
@@ -57,9 +57,8 @@ fn read(job: &RawDocument) -> CommandResult<NewJob> {
             .map_err(|_| invalid(format!("priority is {priority}, not from {} to {}", i32::MIN, i32::MAX)))?;
         job = job.with_priority(priority);
     }
-    let run_at = arguments.any("runAt")?;
+    let run_at = arguments.date("runAt")?;
     if let Some(run_at) = run_at {
-        let Some(run_at) = run_at.as_datetime() else { return Err(mismatch("runAt must be a date")) };
         job = job.at(run_at);
     }
     if let Some(delay) = millis(&mut arguments, "delayMillis")? {
@@ -104,12 +103,4 @@ fn with_unique_key(job: NewJob, arguments: &mut Arguments<'_>) -> CommandResult<
 
 fn millis(arguments: &mut Arguments<'_>, name: &str) -> CommandResult<Option<Duration>> {
     Ok(arguments.unsigned(name)?.map(Duration::from_millis))
-}
-
-fn invalid(text: impl Into<String>) -> CommandError {
-    CommandError::new(Code::BadValue, text)
-}
-
-fn mismatch(text: &str) -> CommandError {
-    CommandError::new(Code::TypeMismatch, text)
 }

@@ -2,8 +2,9 @@
 
 use handfast_patterns::job_queue::ClaimState;
 
+use super::super::pattern_steps::{command, required_text};
 use super::super::{Call, Command, Properties};
-use super::{Claim, claim_answer, command, required_text};
+use super::{Claim, claim_answer};
 use crate::error::CommandResult;
 use crate::reply::Answer;
 
@@ -16,11 +17,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let error = required_text(&mut arguments, "error")?;
     let gives_up = arguments.flag("giveUp")?.unwrap_or(false);
     arguments.finish()?;
-    let (queue, job) = claim.job(call).await?;
-    let state = match job {
-        Some(job) if gives_up => queue.give_up(&job, error).await?,
-        Some(job) => queue.fail(&job, error).await?,
-        None => ClaimState::Lost,
-    };
+    let Some((queue, job)) = claim.held(call).await? else { return Ok(claim_answer(ClaimState::Lost)) };
+    let state = if gives_up { queue.give_up(&job, error).await? } else { queue.fail(&job, error).await? };
     Ok(claim_answer(state))
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use handfast_patterns::job_queue::ClaimState;
 
+use super::super::pattern_steps::command;
 use super::super::{Call, Command, Properties};
-use super::{Claim, claim_answer, command};
+use super::{Claim, claim_answer};
 use crate::error::CommandResult;
 use crate::reply::Answer;
 
@@ -17,11 +18,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let claim = Claim::read(&mut arguments)?;
     let delay = arguments.unsigned("delayMillis")?.map(Duration::from_millis);
     arguments.finish()?;
-    let (queue, job) = claim.job(call).await?;
-    let state = match (job, delay) {
-        (Some(job), Some(delay)) => queue.snooze(&job, delay).await?,
-        (Some(job), None) => queue.release(&job).await?,
-        (None, _) => ClaimState::Lost,
+    let Some((queue, job)) = claim.held(call).await? else { return Ok(claim_answer(ClaimState::Lost)) };
+    let state = match delay {
+        Some(delay) => queue.snooze(&job, delay).await?,
+        None => queue.release(&job).await?,
     };
     Ok(claim_answer(state))
 }

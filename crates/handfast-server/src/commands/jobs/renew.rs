@@ -2,8 +2,9 @@
 
 use handfast_patterns::job_queue::ClaimState;
 
+use super::super::pattern_steps::{command, owned};
 use super::super::{Call, Command, Properties};
-use super::{Claim, claim_answer, command, owned};
+use super::{Claim, claim_answer};
 use crate::error::CommandResult;
 use crate::reply::Answer;
 
@@ -15,10 +16,6 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let claim = Claim::read(&mut arguments)?;
     let progress = arguments.any_or_null("progress")?.map(owned).transpose()?;
     arguments.finish()?;
-    let (queue, job) = claim.job(call).await?;
-    let state = match job {
-        Some(job) => queue.renew(&job, progress).await?,
-        None => ClaimState::Lost,
-    };
-    Ok(claim_answer(state))
+    let Some((queue, job)) = claim.held(call).await? else { return Ok(claim_answer(ClaimState::Lost)) };
+    Ok(claim_answer(queue.renew(&job, progress).await?))
 }

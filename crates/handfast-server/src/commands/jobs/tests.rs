@@ -4,20 +4,11 @@ use bson::oid::ObjectId;
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::testing::{ReplyFields, TestClient, TestServer, check, check_refused, error_of, labels, lsid};
+use crate::testing::{
+    ReplyFields, TestClient, TestServer, check, check_refused, end, error_of, in_transaction, labels,
+};
 
 const CLAIM: ObjectId = ObjectId::from_bytes([1; 12]);
-
-/// The transaction with this number of the session 1, of which this is the first command.
-fn in_transaction(mut command: RawDocumentBuf, number: i64, is_first: bool) -> RawDocumentBuf {
-    command.append(cstr!("lsid"), lsid(1));
-    command.append(cstr!("txnNumber"), number);
-    command.append(cstr!("autocommit"), false);
-    if is_first {
-        command.append(cstr!("startTransaction"), true);
-    }
-    command
-}
 
 fn enqueue(job: RawDocumentBuf) -> RawDocumentBuf {
     rawdoc! { "handfastEnqueueJob": "jobs", "job": job }
@@ -83,19 +74,14 @@ async fn a_job_exists_if_and_only_if_its_transaction_commits() {
     for mut server in TestServer::over_each_engine() {
         let (mut client, mut other) = (server.connect(), server.connect());
         check(&mut client, enqueue(rawdoc! { "_id": 0, "type": "x" }), rawdoc! { "_id": 0, "inserted": true }).await;
-        for (number, end, expected) in [(1, "abortTransaction", 0), (2, "commitTransaction", 1)] {
+        for (number, end_command, expected) in [(1, "abortTransaction", 0), (2, "commitTransaction", 1)] {
             let order = rawdoc! { "insert": "orders", "documents": [{ "_id": number }] };
             client.run("d", in_transaction(order, number, true)).await;
             let job = enqueue(rawdoc! { "_id": number, "type": "mail" });
             let reply = client.run("d", in_transaction(job, number, false)).await;
             assert!(reply.flag("inserted"), "{reply:?}");
             assert!(claimed(&mut other).await.is_empty(), "the transaction is open");
-            let end = in_transaction(
-                RawDocumentBuf::from_iter([(bson::raw::CString::try_from(end).unwrap(), 1)]),
-                number,
-                false,
-            );
-            assert_eq!(client.run("admin", end).await.double("ok"), 1.0);
+            assert_eq!(end(&mut client, end_command, number).await.double("ok"), 1.0);
             let orders = other.run("d", rawdoc! { "count": "orders" }).await.int("n");
             assert_eq!((orders, claimed(&mut other).await.len()), (expected, expected as usize));
         }
@@ -118,7 +104,7 @@ async fn the_first_job_of_a_queue_can_be_enqueued_in_a_transaction() {
                 assert_eq!(labels(&reply), ["TransientTransactionError"], "{reply:?}");
                 continue;
             }
-            let reply = client.run("admin", in_transaction(rawdoc! { "commitTransaction": 1 }, number, false)).await;
+            let reply = end(&mut client, "commitTransaction", number).await;
             if reply.double("ok") == 1.0 {
                 break;
             }
@@ -134,17 +120,12 @@ async fn a_job_is_done_if_and_only_if_the_transaction_of_its_effect_commits() {
         let mut client = server.connect();
         client.run("d", enqueue(rawdoc! { "_id": 1, "type": "mail" })).await;
         let job = claimed(&mut client).await.remove(0);
-        for (number, end, done) in [(1, "abortTransaction", 0), (2, "commitTransaction", 1)] {
+        for (number, end_command, done) in [(1, "abortTransaction", 0), (2, "commitTransaction", 1)] {
             let sent = rawdoc! { "insert": "sent", "documents": [{ "_id": number }] };
             client.run("d", in_transaction(sent, number, true)).await;
             let complete = in_transaction(of_claim("handfastCompleteJob", &job), number, false);
             assert_eq!(client.run("d", complete).await.text("claimState"), "held");
-            let end = in_transaction(
-                RawDocumentBuf::from_iter([(bson::raw::CString::try_from(end).unwrap(), 1)]),
-                number,
-                false,
-            );
-            assert_eq!(client.run("admin", end).await.double("ok"), 1.0);
+            assert_eq!(end(&mut client, end_command, number).await.double("ok"), 1.0);
             assert_eq!(count(&mut client, "DONE").await, done);
             assert_eq!(client.run("d", rawdoc! { "count": "sent" }).await.int("n"), done);
         }
@@ -169,7 +150,7 @@ async fn the_effect_of_a_job_that_is_done_or_lost_is_not_committed() {
         for (number, job, code) in [(1, &first, 117), (2, &second, 0), (3, &second, 256)] {
             let reply = complete_in_transaction(&mut client, job, number).await;
             assert_eq!(reply.get_i32("code").unwrap_or(0), code, "{reply:?}");
-            let reply = client.run("admin", in_transaction(rawdoc! { "commitTransaction": 1 }, number, false)).await;
+            let reply = end(&mut client, "commitTransaction", number).await;
             assert_eq!(reply.double("ok"), f64::from(u8::from(code == 0)), "{reply:?}");
         }
         assert_eq!(client.run("d", rawdoc! { "count": "sent" }).await.int("n"), 1);
@@ -285,7 +266,7 @@ async fn wrong_arguments_are_refused_by_name() {
         (enqueue(rawdoc! { "type": "x", "kind": "y" }), 40415, "handfastEnqueueJob.job.kind"),
         (enqueue(rawdoc! { "type": "x", "priority": i64::MAX }), 2, "priority is 9223372036854775807"),
         (enqueue(rawdoc! { "type": "x", "attemptsMax": 0 }), 2, "at least one attempt"),
-        (enqueue(rawdoc! { "type": "x", "runAt": 1 }), 14, "runAt must be a date"),
+        (enqueue(rawdoc! { "type": "x", "runAt": 1 }), 14, "runAt' is the wrong type"),
         (enqueue(rawdoc! { "type": "x", "uniqueForEver": true }), 2, "need the key: unique"),
         (enqueue(rawdoc! { "type": "x", "order": "ann" }), 2, "order"),
         (

@@ -1,0 +1,23 @@
+//! `handfastReleaseHold`: frees the amount that is held.
+
+use handfast_patterns::Ledger;
+use handfast_patterns::ledger::HoldState;
+
+use super::super::pattern_steps::{IN_TRANSACTION, command};
+use super::super::{Call, Command};
+use super::{named, resolved};
+use crate::error::CommandResult;
+use crate::patterns;
+use crate::reply::Answer;
+
+pub(crate) const COMMAND: Command =
+    command("handfastReleaseHold", "frees the held amount", IN_TRANSACTION, |call| Box::pin(run(call)));
+
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
+    let mut arguments = call.arguments("handfastReleaseHold");
+    let hold = named(&mut arguments, "hold")?;
+    arguments.finish()?;
+    let ledger: Ledger = patterns::of(call).await?;
+    let resolution = ledger.release(hold.clone()).await?;
+    resolved(call, &hold, HoldState::Released, resolution).await
+}

@@ -1,0 +1,191 @@
+//! The job queues and ledgers that clients use by commands.
+//!
+//! A pattern is opened by its first command, as a Rust program opens it: with the recorded settings, or with the defaults, which are then recorded, and with
+//! its indexes. It is kept, so that the other commands open nothing.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use handfast_mql::Code;
+use handfast_patterns::{JobQueue, JobQueueOptions, Ledger, LedgerOptions};
+use handfast_store::decorator::{DelegatingStore, WithDurability};
+use handfast_store::{DocumentStore, Namespace};
+use handfast_txn::Transaction;
+use lru::LruCache;
+
+use crate::auth::guard::is_protected;
+use crate::commands::Call;
+use crate::error::{CommandError, CommandResult};
+use crate::lock::lock;
+use crate::request::check_written;
+use crate::sessions::OpenTransaction;
+use crate::state::Shared;
+use crate::transactions::RequestContext;
+
+/// Limit on the patterns of a kind that are kept. Others are opened again.
+const OPEN_MAX: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
+/// The time after which a pattern is opened again: another program may have changed its settings, or dropped its collection with the indexes.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The patterns that are open.
+pub(crate) struct OpenPatterns {
+    queues: Kept<JobQueue>,
+    ledgers: Kept<Ledger>,
+}
+
+/// The open patterns of a kind, by their collections.
+pub(crate) struct Kept<P>(Mutex<LruCache<Namespace, OpenPattern<P>>>);
+
+struct OpenPattern<P> {
+    pattern: P,
+    /// The time at which it was opened, since the clock's start.
+    since: Duration,
+}
+
+/// A kind of patterns.
+pub(crate) trait Pattern: Clone + Send + Sync + 'static {
+    /// Opens the pattern in a collection, with its indexes.
+    fn open(shared: &Shared, namespace: Namespace) -> impl Future<Output = CommandResult<Self>> + Send;
+    /// Returns the pattern on another store.
+    fn on(&self, store: Arc<dyn DocumentStore>) -> Self;
+    fn kept(patterns: &OpenPatterns) -> &Kept<Self>;
+}
+
+impl Pattern for JobQueue {
+    async fn open(shared: &Shared, namespace: Namespace) -> CommandResult<Self> {
+        let store = store_of(shared);
+        let options = JobQueueOptions::recorded(Arc::clone(&store), &namespace).await?.unwrap_or_default();
+        Ok(JobQueue::open(store, namespace, shared.sources.clone(), options).await?)
+    }
+
+    fn on(&self, store: Arc<dyn DocumentStore>) -> Self {
+        self.within(store)
+    }
+
+    fn kept(patterns: &OpenPatterns) -> &Kept<Self> {
+        &patterns.queues
+    }
+}
+
+impl Pattern for Ledger {
+    async fn open(shared: &Shared, namespace: Namespace) -> CommandResult<Self> {
+        let options = ledger_options(shared, &namespace).await?;
+        Ok(Ledger::open(store_of(shared), namespace, shared.sources.clone(), options).await?)
+    }
+
+    fn on(&self, store: Arc<dyn DocumentStore>) -> Self {
+        self.within(store)
+    }
+
+    fn kept(patterns: &OpenPatterns) -> &Kept<Self> {
+        &patterns.ledgers
+    }
+}
+
+/// The store of an open transaction.
+struct TransactionStore(Arc<OpenTransaction>);
+
+impl DelegatingStore for TransactionStore {
+    type Inner = Transaction;
+
+    fn inner(&self) -> &Transaction {
+        &self.0.transaction
+    }
+}
+
+impl OpenPatterns {
+    pub(crate) fn new() -> Self {
+        OpenPatterns { queues: Kept::new(), ledgers: Kept::new() }
+    }
+
+    /// Forgets all patterns: a collection or an index was dropped, or a collection was renamed.
+    pub(crate) fn forget(&self) {
+        lock(&self.queues.0).clear();
+        lock(&self.ledgers.0).clear();
+    }
+}
+
+impl<P: Clone> Kept<P> {
+    fn new() -> Self {
+        Kept(Mutex::new(LruCache::new(OPEN_MAX)))
+    }
+
+    fn get(&self, namespace: &Namespace, now: Duration) -> Option<P> {
+        let mut open = lock(&self.0);
+        let open = open.get(namespace).filter(|open| now.saturating_sub(open.since) < OPEN_TIME_MAX)?;
+        Some(open.pattern.clone())
+    }
+}
+
+/// Returns the pattern that a command names: in its transaction, or with its write concern.
+pub(crate) async fn of<P: Pattern>(call: &Call<'_>) -> CommandResult<P> {
+    let pattern = opened::<P>(call).await?;
+    Ok(pattern.on(store_of_call(call)))
+}
+
+/// Returns the pattern that a command names outside of its transaction, with its write concern.
+pub(crate) async fn outside<P: Pattern>(call: &Call<'_>) -> CommandResult<P> {
+    let pattern = opened::<P>(call).await?;
+    Ok(pattern.on(durable_store(call)))
+}
+
+/// Returns the ledger that a command reads, in its transaction. It is not created, so that its reader needs no role to do so.
+pub(crate) async fn ledger_to_read(call: &Call<'_>) -> CommandResult<Ledger> {
+    let (shared, namespace) = (call.shared, call.request.namespace()?);
+    let ledger = match Ledger::kept(&shared.patterns).get(&namespace, shared.now()) {
+        Some(open) => open,
+        None => {
+            let options = ledger_options(shared, &namespace).await?;
+            Ledger::attach(store_of(shared), namespace, shared.sources.clone(), options).await?
+        }
+    };
+    Ok(ledger.on(store_of_call(call)))
+}
+
+/// Returns an open pattern. It is opened outside of the transaction of the command, which could not create its indexes.
+async fn opened<P: Pattern>(call: &Call<'_>) -> CommandResult<P> {
+    let namespace = call.request.namespace()?;
+    check_written(&namespace)?;
+    let (kept, now) = (P::kept(&call.shared.patterns), call.shared.now());
+    if let Some(open) = kept.get(&namespace, now) {
+        return Ok(open);
+    }
+    let pattern = P::open(call.shared, namespace.clone()).await?;
+    lock(&kept.0).put(namespace, OpenPattern { pattern: pattern.clone(), since: now });
+    Ok(pattern)
+}
+
+/// Returns the recorded options of a ledger, or the defaults.
+///
+/// # Errors
+/// `Unauthorized` (13) if it has its accounts or its authorisations in a collection that no client may use, `InvalidNamespace` (73) for another system collection.
+async fn ledger_options(shared: &Shared, entries: &Namespace) -> CommandResult<LedgerOptions> {
+    let options = LedgerOptions::recorded(store_of(shared), entries).await?.unwrap_or_default();
+    for collection in [&options.accounts, &options.holds] {
+        let namespace = Namespace::new(entries.database(), collection.as_str())?;
+        check_written(&namespace)?;
+        if is_protected(&namespace) {
+            let text = format!("not authorized on {namespace}, which the settings of the ledger {entries} name");
+            return Err(CommandError::new(Code::Unauthorized, text));
+        }
+    }
+    Ok(options)
+}
+
+fn store_of(shared: &Shared) -> Arc<dyn DocumentStore> {
+    Arc::new(shared.database.clone())
+}
+
+fn store_of_call(call: &Call<'_>) -> Arc<dyn DocumentStore> {
+    match call.context {
+        RequestContext::Transaction { open, .. } => Arc::new(TransactionStore(Arc::clone(open))),
+        RequestContext::Plain | RequestContext::RetryableWrite { .. } | RequestContext::Snapshot(_) => {
+            durable_store(call)
+        }
+    }
+}
+
+fn durable_store(call: &Call<'_>) -> Arc<dyn DocumentStore> {
+    Arc::new(WithDurability::new(store_of(call.shared), call.durability()))
+}
