@@ -11,7 +11,7 @@ use crate::support::{Handfast, Tool};
 const BALANCE: i64 = 890;
 /// The amount that the program in Python holds until the next century.
 const HELD: i64 = 5;
-/// What each takes from `cash`.
+/// The amount that each client takes from `cash`.
 const DEPOSIT: i64 = 1000;
 
 #[test]

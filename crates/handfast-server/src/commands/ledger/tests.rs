@@ -212,7 +212,7 @@ async fn a_ledger_is_used_with_the_roles_of_its_database() {
     }
 }
 
-/// Whoever may write to the database may write the settings of a ledger, too.
+/// A user who may write to the database may also write the settings of a ledger.
 #[tokio::test]
 async fn a_ledger_has_no_accounts_where_the_server_keeps_its_users() {
     let mut server = TestServer::transactional();
