@@ -4,17 +4,23 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
+use handfast_mql::Code;
+use handfast_mql::depth::DOCUMENT_BYTES_MAX;
+use handfast_store::Error as StoreError;
 
 use super::blocked::BlockedOrders;
 use super::{Job, JobQueue, JobState, requests};
 use crate::metrics::{self, Event, Span};
-use crate::steps::is_duplicate_of;
+use crate::steps::{is_duplicate_of, raw};
 use crate::{Error, Result};
 
 /// Limit on the candidates that a claim in an ordered queue examines with one request.
 const CANDIDATES: u32 = 16;
 /// Attempts at a claim when other workers take the candidates meanwhile.
 const RACES_MAX: u32 = 16;
+
+/// Limit on the bytes that a claim adds to a job beside the key of its order.
+const CLAIM_BYTES_MAX: usize = 64 * 1024;
 
 /// The result for a candidate.
 enum Candidate {
@@ -39,6 +45,26 @@ enum First {
     Itself,
     /// Another document; with its id if it can be read as a job.
     Other(Option<Bson>),
+}
+
+/// The jobs that a call skips because they are too large for the fields of a claim.
+#[derive(Default)]
+struct TooLarge {
+    skipped: Vec<Bson>,
+}
+
+impl TooLarge {
+    fn without(&self, filter: &Document) -> Document {
+        match self.skipped.is_empty() {
+            true => filter.clone(),
+            false => doc! { "$and": [filter, { "_id": { "$nin": &self.skipped } }] },
+        }
+    }
+}
+
+/// Returns whether an update was refused because its result would be too large.
+fn is_too_large(error: &StoreError) -> bool {
+    [Code::BSONObjectTooLarge, Code(17419)].contains(&error.code())
 }
 
 /// Limit on the bytes of a worker's name, which becomes part of each job.
@@ -180,7 +206,9 @@ impl JobQueue {
         }
         let (fields, due) = (self.fields(), requests::due(self.fields(), kinds, self.now()));
         let order = requests::claim_order(fields);
+        let mut too_large = TooLarge::default();
         for _ in 0..RACES_MAX {
+            let due = too_large.without(&due);
             let first = self.jobs.find(&due, &order, count).await?;
             let ids: Vec<_> = first.iter().filter_map(|job| job.get("_id").cloned()).collect();
             if ids.is_empty() {
@@ -189,7 +217,11 @@ impl JobQueue {
             // Sharing one claim id is safe, as later writes match on the `_id`, too.
             let claim = self.sources.ids.object_id();
             let still_due = doc! { "$and": [{ "_id": { "$in": ids.clone() } }, due.clone()] };
-            self.jobs.update_many(&still_due, &requests::claim(fields, worker, claim, None, None)).await?;
+            match self.jobs.update_many(&still_due, &requests::claim(fields, worker, claim, None, None)).await {
+                // Some of them may have been claimed.
+                Err(Error::Store(error)) if is_too_large(&error) => self.set_aside_too_large(&first, &mut too_large).await?,
+                updated => _ = updated?,
+            }
             let mut ours = self.claimed_by(claim);
             ours.insert("_id", doc! { "$in": ids });
             let claimed = self.jobs.find(&ours, &order, count).await?;
@@ -222,18 +254,46 @@ impl JobQueue {
         order: Option<&str>,
         slot: Option<u32>,
     ) -> Result<Option<Job>> {
+        let mut too_large = TooLarge::default();
         for _ in 0..RACES_MAX {
             let claim = self.sources.ids.object_id();
             let update = requests::claim(self.fields(), worker, claim, order, slot);
-            let sort = requests::claim_order(self.fields());
+            let (filter, sort) = (too_large.without(filter), requests::claim_order(self.fields()));
             // If the first attempt was carried out, a second one would claim another job.
-            let claimed = self.jobs.find_first_and_update(filter, &sort, &update, &self.claimed_by(claim)).await?;
+            let claimed = match self.jobs.find_first_and_update(&filter, &sort, &update, &self.claimed_by(claim)).await {
+                Err(Error::Store(error)) if is_too_large(&error) => {
+                    let first = self.jobs.find(&filter, &sort, 1).await?;
+                    self.set_aside_too_large(&first, &mut too_large).await?;
+                    continue;
+                }
+                claimed => claimed?,
+            };
             let Some(claimed) = claimed else { break };
             if let Some(job) = self.read_claimed(&claimed, claim).await? {
                 return Ok(Some(job));
             }
         }
         Ok(None)
+    }
+
+    /// Makes dead letters of those of these jobs that would be too large with the fields of a claim: other programs have inserted them. One that is too large for
+    /// another state as well is skipped.
+    async fn set_aside_too_large(&self, jobs: &[Document], too_large: &mut TooLarge) -> Result<()> {
+        for job in jobs {
+            let bytes = raw(job)?.as_bytes().len();
+            if bytes + CLAIM_BYTES_MAX + job.get_str(&self.fields().order).map_or(0, str::len) <= DOCUMENT_BYTES_MAX {
+                continue;
+            }
+            let id = job.get("_id").cloned().unwrap_or(Bson::Null);
+            tracing::warn!(%id, bytes, "a job is given up: its document is too large for the fields of a claim");
+            let waiting = doc! { "_id": &id, &self.fields().state: JobState::Todo.name() };
+            match self.jobs.update_one(&waiting, &requests::too_large(self.fields())).await {
+                Err(Error::Store(error)) if is_too_large(&error) => too_large.skipped.push(id),
+                given_up if given_up? => self.count(Event::JobDead, 1),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Makes a dead letter of a job that cannot be read, or cancels it if that was requested. If its worker kept it,

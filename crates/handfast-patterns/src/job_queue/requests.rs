@@ -117,6 +117,11 @@ pub(super) fn unreadable(fields: &JobFields, canceled: bool, error: &str) -> Doc
     }
 }
 
+/// Makes a dead letter of a job that is too large for the fields of a claim. An error would not fit either.
+pub(super) fn too_large(fields: &JobFields) -> Document {
+    doc! { "$set": { &fields.state: JobState::Failed.name() }, "$unset": { &fields.undone: "" } }
+}
+
 /// Returns the order in which jobs are claimed.
 pub(super) fn claim_order(fields: &JobFields) -> Document {
     doc! { &fields.priority: -1, &fields.run_at: 1, &fields.ts: 1 }

@@ -1,6 +1,8 @@
 //! Documents that other programs have inserted into the queue's collection.
 
+use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, doc, rawdoc};
+use handfast_mql::depth::DOCUMENT_BYTES_MAX;
 use handfast_patterns::job_queue::{JobFilter, JobQueue, JobQueueOptions, JobState};
 use handfast_store::StoreExt;
 
@@ -132,6 +134,38 @@ async fn a_job_that_cannot_be_read_is_given_up_and_holds_up_nobody() {
         let odd = stored(&world, id).await;
         assert_eq!(odd.get_str("state").unwrap(), "FAILED", "{odd}");
         assert!(odd.get_str("error").unwrap().contains("attempts is \"many\"") && !odd.contains_key("undone"), "{odd}");
+    }
+}
+
+/// Returns a document of this many bytes that is like a job.
+fn large(world: &World, id: ObjectId, bytes: usize) -> Document {
+    let mut job = like_a_job(world, id);
+    job.insert("details", doc! { "text": "" });
+    job.remove("undone");
+    let text = "x".repeat(bytes - bson::serialize_to_vec(&job).unwrap().len());
+    job.insert("details", doc! { "text": text });
+    job
+}
+
+#[tokio::test]
+async fn a_job_that_is_too_large_for_a_claim_holds_up_nobody() {
+    for (ordered, many) in [(false, false), (true, false), (false, true), (true, true)] {
+        let world = World::in_memory();
+        let queue = open_ordered(&world, ordered).await;
+        // A longer state does not fit into the second one.
+        let ids = ["given up", "skipped"].map(|_| world.sources.ids.object_id());
+        for (id, free) in ids.into_iter().zip([20, 0]) {
+            put(&world, large(&world, id, DOCUMENT_BYTES_MAX - free)).await;
+        }
+        queue.enqueue(numbered(7)).await.unwrap();
+        let claimed = if many { queue.claim_many("w", &kinds(), 5).await.unwrap() } else { vec![claim(&queue).await] };
+        assert_eq!(claimed.iter().map(|job| job.details.get_i64("number").unwrap()).collect::<Vec<_>>(), [7]);
+        assert!(queue.claim("w", &kinds()).await.unwrap().is_none());
+        let mut states = Vec::new();
+        for id in ids {
+            states.push(stored(&world, id).await.get_str("state").unwrap().to_owned());
+        }
+        assert_eq!(states, ["FAILED", "TODO"], "{ordered} {many}");
     }
 }
 
