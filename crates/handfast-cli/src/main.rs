@@ -16,7 +16,6 @@ mod configuration;
 mod console;
 mod exit;
 mod flags;
-mod id;
 mod listing;
 mod logging;
 mod scratch;
@@ -28,6 +27,7 @@ mod unfinished;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use handfast_http::id;
 
 use crate::command::arguments::{self, Arguments};
 use crate::exit::Exit;

@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
 mod access;
+pub mod api;
 mod client;
 mod connections;
 pub mod counters;
+pub mod id;
 mod lingering_close;
 mod metrics;
 mod openapi;

@@ -12,10 +12,47 @@ use crate::route::{Parameter, ParameterValue, Reply, Route};
 pub(crate) struct Description {
     pub(crate) title: &'static str,
     pub(crate) summary: &'static str,
-    /// The schemas that routes name, and `Problem`.
+    /// The schemas that routes name.
     pub(crate) schemas: Value,
+    /// Further properties of problems.
+    pub(crate) problem_properties: Value,
+    pub(crate) login: Login,
     /// The parameters that paths have, by name.
     pub(crate) path_parameters: fn(&str) -> Parameter,
+}
+
+/// How clients log in.
+pub(crate) enum Login {
+    /// By a token; reading may need none.
+    Token,
+    /// By the name and the password of a user, where the server has users.
+    Password,
+}
+
+impl Login {
+    fn name(&self) -> &'static str {
+        match self {
+            Login::Token => "token",
+            Login::Password => "password",
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self {
+            Login::Token => "bearer",
+            Login::Password => "basic",
+        }
+    }
+
+    /// Returns the logins that a route accepts; `{}` stands for none.
+    fn of(&self, access: RouteAccess) -> Value {
+        let login = json!({ self.name(): [] });
+        match (access, self) {
+            (RouteAccess::Open | RouteAccess::PublicWrite, _) => json!([]),
+            (RouteAccess::Read, _) | (RouteAccess::Write, Login::Password) => json!([{}, login]),
+            (RouteAccess::Write, Login::Token) => json!([login]),
+        }
+    }
 }
 
 /// Makes the document.
@@ -29,14 +66,16 @@ pub(crate) fn document<S>(routes: &[Route<S>], description: Description) -> Valu
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.name()] = operation(route, &description);
     }
+    let mut schemas = description.schemas.clone();
+    schemas["Problem"] = problem(routes, &description);
     json!({
         "openapi": "3.1.1",
         "info": { "title": description.title, "summary": description.summary, "version": env!("CARGO_PKG_VERSION") },
         "tags": tags,
         "paths": paths,
         "components": {
-            "schemas": description.schemas,
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "schemas": schemas,
+            "securitySchemes": { description.login.name(): { "type": "http", "scheme": description.login.scheme() } },
         },
     })
 }
@@ -52,17 +91,45 @@ fn operation<S>(route: &Route<S>, description: &Description) -> Value {
         "summary": route.summary,
         "parameters": of_path.chain(of_query).chain(of_headers).collect::<Vec<_>>(),
         "responses": responses(route),
-        "security": match route.access {
-            RouteAccess::Open | RouteAccess::PublicWrite => json!([]),
-            // Without a token where reading is public.
-            RouteAccess::Read => json!([{}, { "token": [] }]),
-            RouteAccess::Write => json!([{ "token": [] }]),
-        },
+        "security": description.login.of(route.access),
     });
     if let Some(schema) = route.body {
         operation["requestBody"] = json!({ "required": false, "content": { "application/json": reference(schema) } });
     }
     operation
+}
+
+/// Returns the schema of an object that has exactly these properties.
+pub(crate) fn object(properties: &[(&str, Value)]) -> Value {
+    let names: Vec<&str> = properties.iter().map(|(name, _)| *name).collect();
+    let properties: Map<String, Value> =
+        properties.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+    json!({ "type": "object", "properties": properties, "required": names, "additionalProperties": false })
+}
+
+/// Returns the schema of the problems of all routes, and of requests without a route.
+fn problem<S>(routes: &[Route<S>], description: &Description) -> Value {
+    let mut kinds = vec![ProblemKind::NotFound, ProblemKind::MethodNotAllowed];
+    kinds.extend(routes.iter().flat_map(Route::all_problems));
+    kinds.sort();
+    kinds.dedup();
+    let mut properties = json!({
+        "type": { "enum": kinds.into_iter().map(ProblemKind::uri).collect::<Vec<_>>() },
+        "title": { "type": "string" },
+        "status": { "type": "integer" },
+        "detail": { "type": "string" },
+        "outcome": { "enum": ["not_applied", "unknown"], "description": "What became of a request that writes" },
+    });
+    if let (Some(properties), Some(further)) = (properties.as_object_mut(), description.problem_properties.as_object())
+    {
+        properties.extend(further.clone());
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": ["type", "title", "status", "detail"],
+        "additionalProperties": false,
+    })
 }
 
 fn parameter(place: &str, parameter: &Parameter) -> Value {

@@ -28,18 +28,28 @@ pub enum ProblemKind {
     Unauthorized,
     /// A web page of an origin that is not allowed sent a request that writes.
     OriginRefused,
+    /// The user may not do this.
+    Forbidden,
     /// The path is none of the service's.
     NotFound,
+    /// What the request names does not exist.
+    Missing,
     /// The path has no such method.
     MethodNotAllowed,
     /// The body did not arrive in time.
     BodyTimeout,
     /// The item has as many views as are counted.
     TotalTooLarge,
+    /// The state of what the request is about does not allow it.
+    Conflict,
     /// The body is larger than the limit.
     BodyTooLarge,
     /// The body has another media type than `application/json`.
     UnsupportedMediaType,
+    /// A rule of the data does not allow it, such as the minimum of an account.
+    Refused,
+    /// Another request has the idempotency key.
+    KeyReused,
     /// The client has sent more requests than it may.
     TooManyRequests,
     /// The data of the service cannot be read.
@@ -50,45 +60,38 @@ pub enum ProblemKind {
     KeysFull,
     /// The part that is needed for the request does not answer.
     Unavailable,
+    /// Other requests changed the same data at each attempt.
+    Contended,
     /// Whether the request was applied is unknown.
     OutcomeUnknown,
     /// The service cannot take views; `parts` names the parts that do not work.
     NotReady,
+    /// The service has failed.
+    Failed,
 }
 
 impl ProblemKind {
-    /// All kinds.
-    pub const ALL: [ProblemKind; 16] = [
-        ProblemKind::InvalidRequest,
-        ProblemKind::Unauthorized,
-        ProblemKind::OriginRefused,
-        ProblemKind::NotFound,
-        ProblemKind::MethodNotAllowed,
-        ProblemKind::BodyTimeout,
-        ProblemKind::TotalTooLarge,
-        ProblemKind::BodyTooLarge,
-        ProblemKind::UnsupportedMediaType,
-        ProblemKind::TooManyRequests,
-        ProblemKind::DamagedData,
-        ProblemKind::QueueFull,
-        ProblemKind::KeysFull,
-        ProblemKind::Unavailable,
-        ProblemKind::OutcomeUnknown,
-        ProblemKind::NotReady,
-    ];
-
     /// Returns the last part of the `type`, the status and the title.
     fn parts(self) -> (&'static str, StatusCode, &'static str) {
         match self {
             ProblemKind::InvalidRequest => ("invalid-request", StatusCode::BAD_REQUEST, "the request is invalid"),
-            ProblemKind::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "a token is needed"),
+            ProblemKind::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "a login is needed"),
             ProblemKind::OriginRefused => ("origin-refused", StatusCode::FORBIDDEN, "the origin is not allowed"),
+            ProblemKind::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "the user may not do this"),
+            ProblemKind::Missing => ("missing", StatusCode::NOT_FOUND, "what the request names does not exist"),
             ProblemKind::NotFound => ("not-found", StatusCode::NOT_FOUND, "there is no such path"),
             ProblemKind::MethodNotAllowed => {
                 ("method-not-allowed", StatusCode::METHOD_NOT_ALLOWED, "the path has no such method")
             }
             ProblemKind::BodyTimeout => ("body-timeout", StatusCode::REQUEST_TIMEOUT, "the body is late"),
             ProblemKind::TotalTooLarge => ("total-too-large", StatusCode::CONFLICT, "the total is too large"),
+            ProblemKind::Conflict => ("conflict", StatusCode::CONFLICT, "the state does not allow it"),
+            ProblemKind::Refused => {
+                ("refused", StatusCode::UNPROCESSABLE_ENTITY, "a rule of the data does not allow it")
+            }
+            ProblemKind::KeyReused => {
+                ("key-reused", StatusCode::UNPROCESSABLE_ENTITY, "another request has the idempotency key")
+            }
             ProblemKind::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             ProblemKind::UnsupportedMediaType => {
                 ("unsupported-media-type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
@@ -106,6 +109,10 @@ impl ProblemKind {
             ProblemKind::Unavailable => {
                 ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "a part of the service is unavailable")
             }
+            ProblemKind::Contended => {
+                ("contended", StatusCode::SERVICE_UNAVAILABLE, "other requests change the same data")
+            }
+            ProblemKind::Failed => ("failed", StatusCode::INTERNAL_SERVER_ERROR, "the service has failed"),
             ProblemKind::OutcomeUnknown => {
                 ("outcome-unknown", StatusCode::SERVICE_UNAVAILABLE, "whether the request was applied is unknown")
             }
@@ -151,6 +158,15 @@ pub(crate) enum Outcome {
     Unknown,
 }
 
+/// What the headers of problems say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProblemHeaders {
+    /// The time after which a client should try again.
+    pub(crate) retry_after_seconds: u64,
+    /// The way to log in (`WWW-Authenticate`).
+    pub(crate) challenge: &'static str,
+}
+
 /// A problem, before it becomes a response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
@@ -171,8 +187,8 @@ impl Problem {
         Problem::new(ProblemKind::InvalidRequest, detail)
     }
 
-    /// Creates the response. `outcome` is that of a request that writes; a client should wait `retry_after_seconds` before the next attempt.
-    pub(crate) fn into_response(self, outcome: Option<Outcome>, retry_after_seconds: u64) -> Response {
+    /// Creates the response. `outcome` is that of a request that writes.
+    pub(crate) fn into_response(self, outcome: Option<Outcome>, say: ProblemHeaders) -> Response {
         let status = self.kind.status();
         let mut body = json!({
             "type": self.kind.uri(),
@@ -193,14 +209,14 @@ impl Problem {
         if self.kind.has_retry_after() {
             // A part of a second is waited for as a whole one.
             let seconds = self.retry_after.map(|time| time.as_millis().div_ceil(1_000));
-            let seconds = seconds.map_or(retry_after_seconds, |seconds| u64::try_from(seconds).unwrap_or(u64::MAX));
+            let seconds = seconds.map_or(say.retry_after_seconds, |seconds| u64::try_from(seconds).unwrap_or(u64::MAX));
             headers.insert(RETRY_AFTER, seconds.into());
         }
         if self.kind.ends_connection() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(say.challenge));
         }
         response
     }

@@ -19,7 +19,7 @@ use tower_http::cors::CorsLayer;
 use crate::access::{AccessOptions, RouteAccess};
 use crate::client::{Client, ClientAddresses, Limiter};
 use crate::metrics::RequestMetrics;
-use crate::problem::{Outcome, Problem, ProblemKind};
+use crate::problem::{Outcome, Problem, ProblemHeaders, ProblemKind};
 use crate::request::{self, Call};
 
 /// The header by which a repeated request is recognised.
@@ -104,7 +104,7 @@ pub(crate) enum Reply {
 pub(crate) struct RequestLimits {
     pub(crate) body_bytes_max: usize,
     pub(crate) request_time_max: Duration,
-    pub(crate) retry_after_seconds: u64,
+    pub(crate) problem_headers: ProblemHeaders,
 }
 
 /// The settings that all routes share.
@@ -150,7 +150,7 @@ pub(crate) fn router<S: Send + Sync + 'static>(
     options: RouterOptions,
 ) -> Router {
     let cors = cors(&options.access);
-    let seconds = options.limits.retry_after_seconds;
+    let say = options.limits.problem_headers;
     let metrics = [Arc::clone(&options.metrics), Arc::clone(&options.metrics)];
     let shared = Arc::new(Shared { service, options });
     let mut router = Router::new();
@@ -164,7 +164,7 @@ pub(crate) fn router<S: Send + Sync + 'static>(
         metrics.count(None, ProblemKind::status(kind), Some(kind), Duration::ZERO);
         // A client that sent a request that writes, to a wrong path, knows that it changed nothing.
         let outcome = (!method.is_safe()).then_some(Outcome::NotApplied);
-        Problem::new(kind, detail).into_response(outcome, seconds)
+        Problem::new(kind, detail).into_response(outcome, say)
     };
     let not_found = move |method: Method| async move {
         let detail = "there is no such path: /openapi.json lists those that are there".to_owned();
@@ -218,7 +218,7 @@ fn response<S>(route: &Route<S>, limits: RequestLimits, result: Result<Response,
                 ProblemKind::OutcomeUnknown => Some(Outcome::Unknown),
                 _ => Some(Outcome::NotApplied),
             };
-            problem.into_response(outcome, limits.retry_after_seconds)
+            problem.into_response(outcome, limits.problem_headers)
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod error;
 mod exchange;
 mod fail_points;
 mod frame;
+mod in_process;
 mod listeners;
 mod lock;
 mod memory_budget;
@@ -34,6 +35,7 @@ mod writer;
 
 pub use backup::{BackedUp, Backup, BackupName};
 pub use error::{Error, Result};
+pub use in_process::{InProcess, LocalClient};
 pub use listeners::Listeners;
 pub use metrics::Metrics;
 pub use options::{Address, ConnectionLimits, CursorLimits, Options, Topology};

@@ -76,7 +76,7 @@ pub(crate) struct Registration<'a> {
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        lock(&self.operations.clients).remove(&self.id);
+        self.operations.remove(self.id);
     }
 }
 
@@ -120,10 +120,20 @@ impl Operations {
         Operations { clients: Mutex::default(), next_id: AtomicI32::new(1) }
     }
 
-    /// Adds a connection to the list.
+    /// Adds a connection to the list, until the registration is dropped.
     pub(crate) fn register(&self, client: &Arc<Client>) -> Registration<'_> {
-        lock(&self.clients).insert(client.id, Arc::clone(client));
+        self.add(client);
         Registration { operations: self, id: client.id }
+    }
+
+    /// Adds a client to the list.
+    pub(crate) fn add(&self, client: &Arc<Client>) {
+        lock(&self.clients).insert(client.id, Arc::clone(client));
+    }
+
+    /// Removes a client from the list.
+    pub(crate) fn remove(&self, id: u64) {
+        lock(&self.clients).remove(&id);
     }
 
     /// Puts a command into the slot of its connection.

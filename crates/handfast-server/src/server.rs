@@ -21,6 +21,7 @@ use tracing::{debug, warn};
 
 use crate::connection::{self, OpenConnection};
 use crate::error::CommandError;
+use crate::in_process::InProcess;
 use crate::listeners::{Listener, Listeners, Stream};
 use crate::metrics::Metrics;
 use crate::options::{Address, Options};
@@ -79,6 +80,11 @@ impl Server {
     /// Returns the metrics of the server.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.shared.metrics)
+    }
+
+    /// Returns the server for clients in this process.
+    pub fn in_process(&self) -> InProcess {
+        InProcess::new(Arc::clone(&self.shared))
     }
 
     /// Returns a handle that shuts the server down.

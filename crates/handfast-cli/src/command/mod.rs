@@ -12,6 +12,7 @@ mod documents;
 mod dump;
 mod jobs;
 mod ledger;
+mod listen;
 mod pattern;
 mod restore;
 mod serve;

@@ -45,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) backup_directory: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unix_socket: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) http: Option<String>,
     pub(crate) topology: Topology,
     pub(crate) replica_set: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,12 +70,13 @@ pub(crate) struct Settings {
 }
 
 /// The settings without a default.
-pub(crate) const OPTIONAL: [&str; 9] = [
+pub(crate) const OPTIONAL: [&str; 10] = [
     "store",
     "route",
     "redis",
     "backup-directory",
     "unix-socket",
+    "http",
     "advertise",
     "tls-certificate",
     "tls-key",
@@ -111,6 +114,7 @@ impl Default for Settings {
             tls_client_ca: None,
             backup_directory: None,
             unix_socket: None,
+            http: None,
             topology: Topology::ReplicaSet,
             replica_set: handfast_server::options::REPLICA_SET.to_owned(),
             advertise: None,
@@ -223,7 +227,7 @@ impl Settings {
         let Settings { backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca, .. } = self;
         let paths = [backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca].map(Option::as_ref);
         let mut paths = paths.into_iter().flatten().chain([&self.data]);
-        let texts = [Some(&self.listen), Some(&self.replica_set), self.advertise.as_ref()];
+        let texts = [Some(&self.listen), Some(&self.replica_set), self.advertise.as_ref(), self.http.as_ref()];
         if paths.any(|path| path.as_os_str().is_empty()) || texts.into_iter().flatten().any(String::is_empty) {
             return Err("must not be empty".to_owned());
         }

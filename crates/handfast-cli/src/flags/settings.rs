@@ -111,6 +111,9 @@ pub(crate) struct ServerFlags {
     /// Listen on this Unix socket, too
     #[arg(long, value_name = "PATH")]
     pub(crate) unix_socket: Option<PathBuf>,
+    /// Serve the HTTP API at this address, too. An address that other machines can reach needs --auth or --insecure
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) http: Option<String>,
     /// Kind of deployment that the server reports to drivers. With `standalone` they use no transactions and no retryable writes
     #[arg(long, value_name = "KIND")]
     pub(crate) topology: Option<Topology>,

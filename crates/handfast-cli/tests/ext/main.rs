@@ -225,6 +225,14 @@ fn ext_counters_generated_client() {
     run_with_own_servers(&node, &["tests/clients/web/generated.mjs", "--handfast", handfast, "--python", &python]);
 }
 
+/// A client that somebody else's generator makes from the document of the HTTP API, and requests at random: no answer is missing in the document, and
+/// nothing fails.
+#[test]
+fn ext_http_api_generated_client() {
+    let Some(python) = Tool::WebPython.find() else { return };
+    run_with_own_servers(&python, &["tests/clients/web/api.py", "--handfast", env!("CARGO_BIN_EXE_handfast")]);
+}
+
 /// Sends the same commands to every server, and compares the answers with those that MongoDB documents.
 #[test]
 fn ext_differential() {

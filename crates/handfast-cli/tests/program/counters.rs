@@ -43,7 +43,7 @@ pub(crate) fn request(stream: &mut TcpStream, line: &str, header: &str) -> Optio
     request_with_body(stream, line, header, "")
 }
 
-fn request_with_body(stream: &mut TcpStream, line: &str, header: &str, body: &str) -> Option<Answer> {
+pub(crate) fn request_with_body(stream: &mut TcpStream, line: &str, header: &str, body: &str) -> Option<Answer> {
     let (head, body) = exchange(stream, line, header, body)?;
     Some((head.split(' ').nth(1)?.parse().ok()?, body))
 }

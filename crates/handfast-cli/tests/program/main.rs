@@ -15,6 +15,7 @@ mod directory;
 mod fronts;
 mod full_disk;
 mod history;
+mod http_api;
 mod kills;
 mod lifetime;
 mod limits;

@@ -33,6 +33,7 @@ use crate::client::{ClientAddresses, ClientLimit, Limiter};
 use crate::connections::{ConnectionOptions, serve_connections};
 use crate::metrics::RequestMetrics;
 use crate::openapi;
+use crate::problem::ProblemHeaders;
 use crate::route::{self, RequestLimits, RouterOptions};
 
 use instances::ThisInstance;
@@ -120,7 +121,7 @@ fn router_of(instance: ThisInstance, views: Arc<ViewMetrics>, counters: Counters
     let limits = RequestLimits {
         body_bytes_max: BODY_BYTES_MAX,
         request_time_max: options.request_time_max,
-        retry_after_seconds,
+        problem_headers: ProblemHeaders { retry_after_seconds, challenge: "Bearer" },
     };
     let document = format!("{}\n", openapi::document(&routes::ROUTES, schemas::description()));
     let requests = Arc::new(RequestMetrics::new(routes::ROUTES.iter().map(|route| route.operation)));

@@ -1,20 +1,27 @@
 //! The schemas of bodies and replies in the OpenAPI document.
 
 use handfast_counters::VIEWS_MAX;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::replies::NotCounted;
 use super::routes::{USER_AGENT_BYTES_MAX, VISITOR_BYTES_MAX, path_parameter};
-use crate::openapi::Description;
-use crate::problem::ProblemKind;
+use crate::openapi::{Description, Login, object};
 
 pub(super) fn description() -> Description {
     Description {
         title: "Handfast view counters",
         summary: "Counts views of items, each once, and returns totals and daily figures",
         schemas: schemas(),
+        problem_properties: json!({ "parts": { "type": "array", "items": part() } }),
+        login: Login::Token,
         path_parameters: path_parameter,
     }
+}
+
+/// Returns the schema of a part of the service that does not work.
+fn part() -> Value {
+    let text = || json!({ "type": "string" });
+    object(&[("part", text()), ("detail", text())])
 }
 
 fn schemas() -> Value {
@@ -30,20 +37,7 @@ fn schemas() -> Value {
     let item_total = object(&[("id", id()), ("total", total()), ("partial", partial())]);
     let day_views = object(&[("day", day()), ("views", views("The saved views of the day"))]);
     let top_item = object(&[("id", id()), ("views", views("The saved views"))]);
-    let part = object(&[("part", text()), ("detail", text())]);
-    let types: Vec<String> = ProblemKind::ALL.into_iter().map(ProblemKind::uri).collect();
-    let mut problem = object(&[
-        ("type", json!({ "enum": types })),
-        ("title", text()),
-        ("status", json!({ "type": "integer" })),
-        ("detail", text()),
-        (
-            "outcome",
-            json!({ "enum": ["not_applied", "unknown"], "description": "What became of a request that writes" }),
-        ),
-        ("parts", list(part.clone())),
-    ]);
-    problem["required"] = json!(["type", "title", "status", "detail"]);
+    let part = part();
     let reasons = NotCounted::ALL.map(NotCounted::name);
     let mut counted_total = object(&[
         ("kind", kind()),
@@ -122,14 +116,5 @@ fn schemas() -> Value {
         "Top": object(&[("kind", kind()), ("day", json!({ "type": ["string", "null"] })), ("items", list(top_item))]),
         "Health": object(&[("status", text())]),
         "Readiness": object(&[("ready", json!({ "type": "boolean" })), ("parts", list(part))]),
-        "Problem": problem,
     })
-}
-
-/// Returns the schema of an object that has exactly these properties.
-fn object(properties: &[(&str, Value)]) -> Value {
-    let names: Vec<&str> = properties.iter().map(|(name, _)| *name).collect();
-    let properties: Map<String, Value> =
-        properties.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
-    json!({ "type": "object", "properties": properties, "required": names, "additionalProperties": false })
 }

@@ -219,7 +219,9 @@ impl JobQueue {
             let still_due = doc! { "$and": [{ "_id": { "$in": ids.clone() } }, due.clone()] };
             match self.jobs.update_many(&still_due, &requests::claim(fields, worker, claim, None, None)).await {
                 // Some of them may have been claimed.
-                Err(Error::Store(error)) if is_too_large(&error) => self.set_aside_too_large(&first, &mut too_large).await?,
+                Err(Error::Store(error)) if is_too_large(&error) => {
+                    self.set_aside_too_large(&first, &mut too_large).await?;
+                }
                 updated => _ = updated?,
             }
             let mut ours = self.claimed_by(claim);
@@ -260,7 +262,8 @@ impl JobQueue {
             let update = requests::claim(self.fields(), worker, claim, order, slot);
             let (filter, sort) = (too_large.without(filter), requests::claim_order(self.fields()));
             // If the first attempt was carried out, a second one would claim another job.
-            let claimed = match self.jobs.find_first_and_update(&filter, &sort, &update, &self.claimed_by(claim)).await {
+            let claimed = match self.jobs.find_first_and_update(&filter, &sort, &update, &self.claimed_by(claim)).await
+            {
                 Err(Error::Store(error)) if is_too_large(&error) => {
                     let first = self.jobs.find(&filter, &sort, 1).await?;
                     self.set_aside_too_large(&first, &mut too_large).await?;
@@ -289,8 +292,7 @@ impl JobQueue {
             let waiting = doc! { "_id": &id, &self.fields().state: JobState::Todo.name() };
             match self.jobs.update_one(&waiting, &requests::too_large(self.fields())).await {
                 Err(Error::Store(error)) if is_too_large(&error) => too_large.skipped.push(id),
-                given_up if given_up? => self.count(Event::JobDead, 1),
-                _ => {}
+                given_up => self.count(Event::JobDead, u64::from(given_up?)),
             }
         }
         Ok(())

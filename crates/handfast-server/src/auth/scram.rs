@@ -84,6 +84,11 @@ impl Credentials {
         Ok(Credentials { iterations, salt, stored_key: hash(&client_key), server_key })
     }
 
+    /// Returns whether this is the key that checks proofs, in constant time.
+    pub(crate) fn has_stored_key(&self, key: &Key) -> bool {
+        self.stored_key.ct_eq(key).into()
+    }
+
     /// Returns credentials for a user that does not exist. No proof matches them, and no client can tell them from real ones.
     pub fn of_unknown_user(secret: &Key, user: &str) -> Self {
         let part = |label: &[u8]| hmac(secret, &[label, b"\0", user.as_bytes()]);

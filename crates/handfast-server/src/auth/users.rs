@@ -250,12 +250,29 @@ impl Users {
         })
     }
 
+    /// Returns the user of this name, if the password is the user's. The answer takes as long for a name that does not exist.
+    pub(crate) async fn verify(&self, name: &UserName, password: Password) -> Result<Option<User>> {
+        let nobody = self.credentials_of_unknown_user(&name.id()).await?;
+        let user = self.find(name).await?;
+        let Credentials { iterations, salt, stored_key, .. } =
+            user.as_ref().map_or(nobody, |user| user.credentials.clone());
+        match self.hash_with(password, salt, iterations).await {
+            Ok(hashed) => Ok(user.filter(|_| hashed.has_stored_key(&stored_key))),
+            // The text cannot be a password, so it is that of nobody.
+            Err(error) if error.code() == Code::BadValue => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn hash(&self, password: Password) -> Result<Credentials> {
+        self.hash_with(password, random::<SALT_BYTES>()?.to_vec(), ITERATIONS).await
+    }
+
     /// Hashes a password on a thread that may block.
-    async fn hash(&self, Password(password): Password) -> Result<Credentials> {
-        let salt = random::<SALT_BYTES>()?.to_vec();
+    async fn hash_with(&self, Password(password): Password, salt: Vec<u8>, iterations: u32) -> Result<Credentials> {
         // The semaphore is never closed.
         let _place = self.hashing.acquire().await.ok();
-        let hashed = tokio::task::spawn_blocking(move || Credentials::derive(&password, salt, ITERATIONS)).await;
+        let hashed = tokio::task::spawn_blocking(move || Credentials::derive(&password, salt, iterations)).await;
         match hashed {
             Ok(credentials) => credentials.map_err(|why| Error::command(Code::BadValue, why.to_string())),
             Err(error) => Err(Error::command(Code::InternalError, error.to_string())),

@@ -1,6 +1,7 @@
 //! `handfast serve`: the server over the embedded store or another server, from the first line to the last.
 
 pub(super) mod arguments;
+mod http;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use handfast_server::auth::Users;
 use handfast_server::{Address, Backup, Listeners, Options, Server, Tls, TlsFile};
 use handfast_store::Sources;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use self::http::HttpListeners;
 use crate::configuration::{Configuration, ConnectionString, Settings, Topology};
 use crate::console::Console;
 use crate::exit::Exit;
@@ -37,7 +40,8 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
     let sources = Sources::system().context("the operating system provides no random numbers")?;
     // Before the data directory is created: a busy port leaves nothing behind.
     let listeners = Listeners::bind(&listen).await?;
-    let opened = OpenedDatabase::open(configuration, sources).await?;
+    let http = HttpListeners::bind(configuration).await?;
+    let opened = OpenedDatabase::open(configuration, sources.clone()).await?;
     if let Some(server) = opened.handfast_server() {
         warn!(
             "{} is {}, which has transactions itself: its own clients see the field _hf, and their writes break the \
@@ -52,17 +56,23 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
     let backup = opened.backups(configuration)?.map(|backups| Arc::new(backups) as Arc<dyn Backup>);
     let server = Server::new(listeners, Options { tls, backup, ..options(settings) }, opened.database.clone());
     let handle = server.shutdown_handle();
-    announce(settings, server.addresses(), &opened, console)?;
+    announce(settings, server.addresses(), &http.urls()?, &opened, console)?;
+    let stop = CancellationToken::new();
+    let serving_http = tokio::spawn(http.serve(server.in_process(), sources, stop.clone()));
     let mut serving = tokio::spawn(server.run());
     console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?;
 
     tokio::select! {
-        () = shutdown.requested() => handle.shutdown(),
+        () = shutdown.requested() => {
+            stop.cancel();
+            handle.shutdown();
+        }
         ended = &mut serving => {
             ended.context(BY_ITSELF)?;
             bail!(BY_ITSELF);
         }
     }
+    serving_http.await.context("the HTTP API failed")?;
     serving.await.context("the server failed")?;
     opened.close().await?;
     console.report(|| "stopped".to_owned(), &json!({ "event": "stopped" }))?;
@@ -73,15 +83,17 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
 fn announce(
     settings: &Settings,
     addresses: &[Address],
+    http: &[String],
     opened: &OpenedDatabase,
     console: Console,
 ) -> anyhow::Result<()> {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let all: Vec<&str> = addresses.iter().chain(http).map(String::as_str).collect();
     let text = || {
         format!(
             "handfast {} listens on {}, {}, durability {}",
             env!("CARGO_PKG_VERSION"),
-            addresses.join(" and "),
+            all.join(" and "),
             opened.location_text(),
             settings.durability,
         )
@@ -90,6 +102,7 @@ fn announce(
         "event": "listening",
         "version": env!("CARGO_PKG_VERSION"),
         "addresses": addresses,
+        "http": http,
         "durability": settings.durability,
     });
     for (key, value) in opened.location_fields() {

@@ -1,4 +1,4 @@
-//! Ids of documents in the notation of command line and tables.
+//! Ids of documents in the notation of paths, of the command line and of its tables.
 //!
 //! ```text
 //! order-7                        a text
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// The `_id` of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Id(pub(crate) Bson);
+pub struct Id(pub Bson);
 
 impl FromStr for Id {
     type Err = String;
@@ -40,7 +40,7 @@ impl FromStr for Id {
 }
 
 /// Returns an id in the notation that [`Id`] reads.
-pub(crate) fn shown(id: &Bson) -> String {
+pub fn shown(id: &Bson) -> String {
     match id {
         Bson::ObjectId(id) => id.to_hex(),
         Bson::String(text) if text.parse() == Ok(Id(id.clone())) => text.clone(),
@@ -49,6 +49,6 @@ pub(crate) fn shown(id: &Bson) -> String {
 }
 
 /// Returns a value as relaxed Extended JSON.
-pub(crate) fn extended(value: &Bson) -> Value {
+pub fn extended(value: &Bson) -> Value {
     value.clone().into_relaxed_extjson()
 }

@@ -1,0 +1,30 @@
+use async_trait::async_trait;
+use bson::{RawDocument, RawDocumentBuf};
+
+/// A server in the same process, whose commands the API runs.
+pub trait CommandServer: Send + Sync + 'static {
+    /// Returns whether commands need a login.
+    fn requires_login(&self) -> bool;
+
+    /// Returns a client that has not logged in.
+    fn connect(&self) -> Box<dyn CommandClient>;
+}
+
+/// A client of a [`CommandServer`], which runs one command at a time.
+#[async_trait]
+pub trait CommandClient: Send + Sync {
+    /// Logs in; returns whether there is such a user with this password.
+    ///
+    /// # Errors
+    /// Fails if the users cannot be read.
+    async fn log_in(&mut self, database: &str, name: &str, password: &str) -> handfast_store::Result<bool>;
+
+    /// Returns whether no user has been changed since the login.
+    fn is_login_current(&self) -> bool;
+
+    /// Returns another client, with the login of this one.
+    fn same_login(&self) -> Box<dyn CommandClient>;
+
+    /// Runs a command and returns its reply, which has an error if it failed.
+    async fn run(&mut self, database: &str, command: &RawDocument) -> RawDocumentBuf;
+}
