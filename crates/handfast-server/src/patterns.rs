@@ -1,14 +1,24 @@
-//! The job queues and ledgers that clients use by commands.
+//! The patterns of handfast-patterns that clients use by commands: job queues, ledgers and the others.
 //!
 //! A pattern is opened by its first command, as a Rust program opens it: with the recorded settings, or with the defaults, which are then recorded, and with
 //! its indexes. It is kept, so that the other commands open nothing.
+//!
+//! Settings name further collections, and a client may have written them. Roles are given for databases, so a command uses collections of its own
+//! database alone.
+
+mod exactly_once;
+pub(crate) mod sync_flag;
+pub(crate) mod two_phase;
+pub(crate) mod versioned_tree;
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use handfast_mql::Code;
-use handfast_patterns::{JobQueue, JobQueueOptions, Ledger, LedgerOptions};
+use handfast_patterns::{
+    ExactlyOnce, JobQueue, JobQueueOptions, Ledger, LedgerOptions, SyncFlag, TwoPhase, VersionedTree,
+};
 use handfast_store::decorator::{DelegatingStore, WithDurability};
 use handfast_store::{DocumentStore, Namespace};
 use handfast_txn::Transaction;
@@ -32,6 +42,10 @@ const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct OpenPatterns {
     queues: Kept<JobQueue>,
     ledgers: Kept<Ledger>,
+    once: Kept<ExactlyOnce>,
+    two_phase: Kept<TwoPhase>,
+    flags: Kept<SyncFlag>,
+    trees: Kept<VersionedTree>,
 }
 
 /// The open patterns of a kind, by their collections.
@@ -50,6 +64,12 @@ pub(crate) trait Pattern: Clone + Send + Sync + 'static {
     /// Returns the pattern on another store.
     fn on(&self, store: Arc<dyn DocumentStore>) -> Self;
     fn kept(patterns: &OpenPatterns) -> &Kept<Self>;
+}
+
+/// A kind of patterns that can be read without being created.
+pub(crate) trait ReadPattern: Pattern {
+    /// Opens the pattern in a collection without writing anything.
+    fn attach(shared: &Shared, namespace: Namespace) -> impl Future<Output = CommandResult<Self>> + Send;
 }
 
 impl Pattern for JobQueue {
@@ -83,6 +103,13 @@ impl Pattern for Ledger {
     }
 }
 
+impl ReadPattern for Ledger {
+    async fn attach(shared: &Shared, namespace: Namespace) -> CommandResult<Self> {
+        let options = ledger_options(shared, &namespace).await?;
+        Ok(Ledger::attach(store_of(shared), namespace, shared.sources.clone(), options).await?)
+    }
+}
+
 /// The store of an open transaction.
 struct TransactionStore(Arc<OpenTransaction>);
 
@@ -96,19 +123,34 @@ impl DelegatingStore for TransactionStore {
 
 impl OpenPatterns {
     pub(crate) fn new() -> Self {
-        OpenPatterns { queues: Kept::new(), ledgers: Kept::new() }
+        OpenPatterns {
+            queues: Kept::new(),
+            ledgers: Kept::new(),
+            once: Kept::new(),
+            two_phase: Kept::new(),
+            flags: Kept::new(),
+            trees: Kept::new(),
+        }
     }
 
     /// Forgets all patterns: a collection or an index was dropped, or a collection was renamed.
     pub(crate) fn forget(&self) {
-        lock(&self.queues.0).clear();
-        lock(&self.ledgers.0).clear();
+        self.queues.forget();
+        self.ledgers.forget();
+        self.once.forget();
+        self.two_phase.forget();
+        self.flags.forget();
+        self.trees.forget();
     }
 }
 
 impl<P: Clone> Kept<P> {
     fn new() -> Self {
         Kept(Mutex::new(LruCache::new(OPEN_MAX)))
+    }
+
+    fn forget(&self) {
+        lock(&self.0).clear();
     }
 
     fn get(&self, namespace: &Namespace, now: Duration) -> Option<P> {
@@ -130,17 +172,19 @@ pub(crate) async fn outside<P: Pattern>(call: &Call<'_>) -> CommandResult<P> {
     Ok(pattern.on(durable_store(call)))
 }
 
-/// Returns the ledger that a command reads, in its transaction. It is not created, so that its reader needs no role to do so.
+/// Returns the ledger that a command reads, in its transaction.
 pub(crate) async fn ledger_to_read(call: &Call<'_>) -> CommandResult<Ledger> {
+    to_read(call).await
+}
+
+/// Returns the pattern that a command reads, in its transaction. It is not created, so that its reader needs no role to do so.
+pub(crate) async fn to_read<P: ReadPattern>(call: &Call<'_>) -> CommandResult<P> {
     let (shared, namespace) = (call.shared, call.request.namespace()?);
-    let ledger = match Ledger::kept(&shared.patterns).get(&namespace, shared.now()) {
+    let pattern = match P::kept(&shared.patterns).get(&namespace, shared.now()) {
         Some(open) => open,
-        None => {
-            let options = ledger_options(shared, &namespace).await?;
-            Ledger::attach(store_of(shared), namespace, shared.sources.clone(), options).await?
-        }
+        None => P::attach(shared, namespace).await?,
     };
-    Ok(ledger.on(store_of_call(call)))
+    Ok(pattern.on(store_of_call(call)))
 }
 
 /// Returns an open pattern. It is opened outside of the transaction of the command, which could not create its indexes.
@@ -163,21 +207,33 @@ async fn opened<P: Pattern>(call: &Call<'_>) -> CommandResult<P> {
 async fn ledger_options(shared: &Shared, entries: &Namespace) -> CommandResult<LedgerOptions> {
     let options = LedgerOptions::recorded(store_of(shared), entries).await?.unwrap_or_default();
     for collection in [&options.accounts, &options.holds] {
-        let namespace = Namespace::new(entries.database(), collection.as_str())?;
-        check_written(&namespace)?;
-        if is_protected(&namespace) {
-            let text = format!("not authorized on {namespace}, which the settings of the ledger {entries} name");
-            return Err(CommandError::new(Code::Unauthorized, text));
-        }
+        check_usable(entries, &Namespace::new(entries.database(), collection.as_str())?)?;
     }
     Ok(options)
+}
+
+/// Checks that a command may use a collection that the settings of its pattern name.
+///
+/// # Errors
+/// `Unauthorized` (13) for a collection that no client may use, and for one of another database; `InvalidNamespace` (73) for another system collection.
+fn check_usable(pattern: &Namespace, named: &Namespace) -> CommandResult<()> {
+    check_written(named)?;
+    let refused = |why: &str| {
+        let text = format!("not authorized on {named}, which the settings of {pattern} name{why}");
+        Err(CommandError::new(Code::Unauthorized, text))
+    };
+    if named.database() != pattern.database() {
+        return refused(": a command uses the collections of its own database");
+    }
+    if is_protected(named) { refused("") } else { Ok(()) }
 }
 
 fn store_of(shared: &Shared) -> Arc<dyn DocumentStore> {
     Arc::new(shared.database.clone())
 }
 
-fn store_of_call(call: &Call<'_>) -> Arc<dyn DocumentStore> {
+/// Returns the store of a command: its transaction, or the database with the command's write concern.
+pub(crate) fn store_of_call(call: &Call<'_>) -> Arc<dyn DocumentStore> {
     match call.context {
         RequestContext::Transaction { open, .. } => Arc::new(TransactionStore(Arc::clone(open))),
         RequestContext::Plain | RequestContext::RetryableWrite { .. } | RequestContext::Snapshot(_) => {
@@ -186,6 +242,7 @@ fn store_of_call(call: &Call<'_>) -> Arc<dyn DocumentStore> {
     }
 }
 
-fn durable_store(call: &Call<'_>) -> Arc<dyn DocumentStore> {
+/// Returns the store of a command outside of its transaction, with its write concern.
+pub(crate) fn durable_store(call: &Call<'_>) -> Arc<dyn DocumentStore> {
     Arc::new(WithDurability::new(store_of(call.shared), call.durability()))
 }

@@ -15,6 +15,15 @@ fn ext_guide_of_the_ledger() {
     check("ledger.md", "js", &[&node, "--input-type=module", "-e"]);
 }
 
+#[test]
+fn ext_guides_of_the_other_patterns() {
+    let (Some(python), Some(node)) = (Tool::Python.find(), Tool::Node.find()) else { return };
+    for page in ["exactly-once.md", "two-phase-commit.md", "sync-flag.md", "versioned-tree.md"] {
+        check(page, "python", &[&python, "-c"]);
+        check(page, "js", &[&node, "--input-type=module", "-e"]);
+    }
+}
+
 /// Runs the first program of a page in a language on a server of its own. What it prints is in the first block of text after it.
 fn check(page: &str, language: &str, interpreter: &[&str]) {
     let page = std::fs::read_to_string(root().join("docs/patterns").join(page)).expect("the page");

@@ -22,6 +22,7 @@ mod leftovers;
 mod named;
 mod nan_ids;
 mod own_databases;
+mod patterns;
 mod running;
 mod scripted;
 #[path = "../shared/server_process.rs"]

@@ -116,6 +116,11 @@ impl ExactlyOnce {
         self.apply_marked(Mark::Fence(&fence), id.into(), &Change::new(Document::new())).await
     }
 
+    /// Returns whether an update with this token was applied to the document, as far as the document remembers.
+    pub async fn is_applied(&self, token: Token, id: impl Into<Bson>) -> Result<bool> {
+        Ok(self.steps.find_one(&self.memory.if_applied(&id.into(), token)).await?.is_some())
+    }
+
     async fn apply_marked(&self, mark: Mark<'_>, id: Bson, change: &Change) -> Result<UpdateOutcome> {
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();

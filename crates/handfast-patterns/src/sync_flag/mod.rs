@@ -81,6 +81,7 @@ mod unknown_name;
 mod within;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
@@ -252,9 +253,22 @@ impl SyncFlag {
         Ok(())
     }
 
+    /// Returns the same pattern on another store of the same documents, such as one with another durability.
+    #[must_use]
+    pub fn on_store(&self, store: Arc<dyn DocumentStore>) -> Self {
+        SyncFlag { mains: self.mains.on(store), ..self.clone() }
+    }
+
+    /// Returns the same pattern with another age from which the sweep treats a flag as left behind.
+    #[must_use]
+    pub fn abandoned_after(&self, age: Duration) -> Self {
+        let options = SyncFlagOptions { abandoned_after: age, ..(*self.options).clone() };
+        SyncFlag { options: Arc::new(options), ..self.clone() }
+    }
+
     /// Returns the steps that can be made within an open transaction. They take effect if and only if it commits.
     pub fn within(&self, transaction: Arc<dyn DocumentStore>) -> SyncFlagWithin {
-        SyncFlagWithin::new(SyncFlag { mains: self.mains.on(transaction), ..self.clone() })
+        SyncFlagWithin::new(self.on_store(transaction))
     }
 
     /// Returns a fresh token.
@@ -281,6 +295,12 @@ impl SyncFlag {
             Beginning::Missing => Ok(SyncOutcome::Missing),
             Beginning::Refused => Ok(SyncOutcome::Refused),
         }
+    }
+
+    /// Returns whether the change with this token was made, as far as the main document remembers.
+    pub async fn is_changed(&self, token: Token, id: impl Into<Bson>) -> Result<bool> {
+        let changed = doc! { "_id": id.into(), &self.fields().tokens: token };
+        Ok(self.mains.find_one(&changed).await?.is_some())
     }
 
     /// Deletes a main document: first it is marked as deleted, and does not exist for readers; then its copies are

@@ -28,6 +28,32 @@ use crate::{Error, FieldNames, Result, SettingsDifference};
 /// The `_id` of the only document among the links of earlier builds.
 const EARLIER: &str = "links";
 
+impl SyncFlagOptions {
+    /// Reads the recorded settings of main documents and their copies, with the default of the one that each process
+    /// chooses for itself; `None` if nothing is recorded.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for a record that cannot be read. [`Error::Invalid`] if a function of the application
+    /// computes a field of a copy ([`Link::computed`]), because no record can hold that function.
+    pub async fn recorded(store: Arc<dyn DocumentStore>, mains: &Namespace) -> Result<Option<Self>> {
+        let Some(Declared { links, tokens_max, fields, .. }) = SyncFlag::declared(store, mains).await? else {
+            return Ok(None);
+        };
+        if let Some((link, field)) = links.iter().find_map(|link| Some((link.link(), link.functions().first()?))) {
+            return Err(Error::invalid(format!(
+                "{field} of {} is computed by a function of the application: only the application can change {mains} and its copies",
+                link.target
+            )));
+        }
+        let defaults = SyncFlagOptions::new(links.iter().map(|link| link.link().clone()));
+        Ok(Some(SyncFlagOptions {
+            tokens_max: tokens_max.unwrap_or(defaults.tokens_max),
+            fields: fields.unwrap_or_default(),
+            ..defaults
+        }))
+    }
+}
+
 impl SyncFlag {
     /// Reads the settings that the application recorded when it first opened its links, or last changed them; `None`
     /// if it has not.

@@ -223,6 +223,17 @@ impl TwoPhase {
         TwoPhase { transactions: self.transactions.on(store), ..self.clone() }
     }
 
+    /// Returns the same pattern under another name of the application, which takes over transactions that were left
+    /// under way for this time. One process may so work for several applications.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty name.
+    pub fn for_application(&self, application: impl Into<String>, abandoned_after: Duration) -> Result<Self> {
+        let options = TwoPhaseOptions { application: application.into(), abandoned_after, ..(*self.options).clone() };
+        options.check()?;
+        Ok(TwoPhase { options: Arc::new(options), ..self.clone() })
+    }
+
     /// Stores a transaction. Its id is the caller's: beginning it again with the same id and the same plan does
     /// nothing.
     ///
@@ -384,7 +395,7 @@ impl TwoPhase {
     }
 
     /// Returns all collections that may have participants, including those of earlier settings.
-    fn collections(&self) -> impl Iterator<Item = &Namespace> {
+    pub fn collections(&self) -> impl Iterator<Item = &Namespace> {
         let all = self.revisions.all();
         let collections = all.flat_map(|options| options.participants.iter().chain([&options.accounts.namespace]));
         collections.collect::<BTreeSet<_>>().into_iter()

@@ -2,16 +2,17 @@
 
 use std::future::Future;
 
-use bson::Document;
 use bson::oid::ObjectId;
+use bson::{Document, doc};
 use handfast_store::Applied;
 
 use super::write::{Phase, Write, check_content, unseen};
 use super::{Version, VersionEvent, VersionState, VersionedTree};
 use crate::metrics::{self, Event, Span};
 use crate::runner::jittered;
-use crate::steps::is_duplicate_of;
-use crate::{Error, Result};
+use crate::steps::{Added, is_duplicate_of};
+use crate::value::same_id;
+use crate::{Error, Result, Token};
 
 /// Limit on the marks of one request.
 const MARKS_MAX: usize = 500;
@@ -30,10 +31,37 @@ pub enum Commit {
     Conflict,
 }
 
+/// The result of [`VersionedTree::change_once`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Committed {
+    /// This call has committed the version.
+    Now {
+        /// The number of the version.
+        version: i64,
+    },
+    /// An earlier call with the token has committed the version, or an attempt of this one whose answer was lost.
+    Before {
+        /// The number of the version.
+        version: i64,
+    },
+}
+
+impl Committed {
+    /// Returns the number of the version.
+    pub fn version(self) -> i64 {
+        match self {
+            Committed::Now { version } | Committed::Before { version } => version,
+        }
+    }
+}
+
 /// A write together with the root that will commit it.
 pub struct PreparedCommit {
     write: Write,
     root: Document,
+    /// The `_id` of the root, which no two versions have.
+    id: ObjectId,
 }
 
 impl VersionedTree {
@@ -52,17 +80,47 @@ impl VersionedTree {
         F: Future<Output = Result<PreparedCommit, E>>,
         E: From<Error>,
     {
+        Ok(self.change_named(None, change).await?.version())
+    }
+
+    /// Writes a version as [`VersionedTree::change`] does, unless a call with this token has committed one. The token
+    /// is the `_id` of the version's root, so it is known for as long as the version, or its mark, is there.
+    ///
+    /// # Errors
+    /// Those of [`VersionedTree::change`], after which the call may be repeated with the same token. [`Error::Invalid`]
+    /// if another document has the token as its `_id`.
+    ///
+    /// # Cancellation
+    /// The version may have been committed: call again with the same token.
+    pub async fn change_once<F, E>(&self, token: Token, change: impl Fn(Write) -> F) -> Result<Committed, E>
+    where
+        F: Future<Output = Result<PreparedCommit, E>>,
+        E: From<Error>,
+    {
+        self.change_named(Some(token), change).await
+    }
+
+    async fn change_named<F, E>(&self, token: Option<Token>, change: impl Fn(Write) -> F) -> Result<Committed, E>
+    where
+        F: Future<Output = Result<PreparedCommit, E>>,
+        E: From<Error>,
+    {
         let attempts = self.options.attempts_max;
         for attempt in 0..attempts {
             if attempt > 0 {
                 let wait = self.options.wait.saturating_mul(1 << (attempt - 1).min(10));
                 tokio::time::sleep(jittered(wait, 0.5, self.sources.random.next_u64())).await;
             }
+            if let Some(token) = token
+                && let Some(version) = self.committed_by(token).await?
+            {
+                return Ok(Committed::Before { version });
+            }
             let write = self.begin().await?;
             let (version, id, below) = (write.version, write.write, write.below());
             match change(write).await {
-                Ok(ready) => match ready.commit().await? {
-                    Commit::Committed { version } => return Ok(version),
+                Ok(ready) => match ready.named(token).commit().await? {
+                    Commit::Committed { version } => return Ok(Committed::Now { version }),
                     Commit::Conflict => {}
                 },
                 Err(error) => {
@@ -75,6 +133,24 @@ impl VersionedTree {
             }
         }
         Err(Error::Contended { what: "other writers came first".to_owned(), attempts }.into())
+    }
+
+    /// Returns the version that [`VersionedTree::change_once`] has committed with this token; `None` if it has not, or
+    /// the mark of the version was forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if another document has the token as its `_id`.
+    pub async fn committed_by(&self, token: Token) -> Result<Option<i64>> {
+        let Some(found) = self.nodes.find_one(&doc! { "_id": token }).await? else { return Ok(None) };
+        let is_of_tree = found.get(&self.fields().item).is_some_and(|item| same_id(item, self.root()));
+        if is_of_tree {
+            let Version { version, state, .. } = Version::read(&self.nodes, found, self.fields())?;
+            if !matches!(state, VersionState::Writing | VersionState::Abandoned) {
+                return Ok(Some(version));
+            }
+        }
+        let text = format!("another document of {} has the _id {}", self.nodes.namespace(), token.0);
+        Err(Error::invalid(text))
     }
 
     /// Gives up a version, and removes its nodes. If that fails, it is left to the sweep.
@@ -101,7 +177,12 @@ impl VersionedTree {
 
 impl PreparedCommit {
     pub(super) fn new(write: Write, root: Document) -> Self {
-        PreparedCommit { write, root }
+        let id = write.tree.sources.ids.object_id();
+        PreparedCommit { write, root, id }
+    }
+
+    fn named(self, token: Option<Token>) -> Self {
+        PreparedCommit { id: token.map_or(self.id, |Token(id)| id), ..self }
     }
 
     /// Commits the version, as [`Write::commit`] does.
@@ -148,9 +229,10 @@ impl PreparedCommit {
             gaps: remembered || below.saturating_add(1) < *version,
             mark: None,
         };
-        let id = tree.sources.ids.object_id();
-        match tree.nodes.insert(&tree.requests().root(id, &root)).await {
-            Ok(_) => Ok(true),
+        match tree.nodes.insert(&tree.requests().root(self.id, &root)).await {
+            Ok(Added::New) => Ok(true),
+            // It is this root, if the answer to an attempt was lost, or the root of another version with the token.
+            Ok(Added::There) => self.write.is_ours().await,
             Err(Error::Store(error)) if is_duplicate_of(&error, &tree.fields().item) => self.write.is_ours().await,
             Err(error) if error.applied() == Applied::Maybe => match self.write.is_ours().await {
                 Ok(ours) => Ok(ours),

@@ -76,7 +76,7 @@ use std::time::Duration;
 use bson::{Bson, DateTime, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
-pub use commit::{Commit, PreparedCommit};
+pub use commit::{Commit, Committed, PreparedCommit};
 pub use diff::Difference;
 pub use options::{TreeFields, VersionedTreeOptions};
 pub use pins::Pin;
@@ -212,6 +212,14 @@ impl VersionedTree {
         self.nodes.create_indexes([one_of_each, new(doc! { root: 1, version: 1 })?]).await?;
         self.writes.create_indexes([new(doc! { root: 1, ts: 1 })?]).await?;
         self.pins.create_indexes([new(doc! { root: 1 })?]).await
+    }
+
+    /// Returns the same tree on another store of the same documents: one with another durability, or an open
+    /// transaction of the store, in which a tree can be read.
+    #[must_use]
+    pub fn on_store(&self, store: Arc<dyn DocumentStore>) -> Self {
+        let on = |steps: &Steps| steps.on(Arc::clone(&store));
+        VersionedTree { nodes: on(&self.nodes), writes: on(&self.writes), pins: on(&self.pins), ..self.clone() }
     }
 
     /// Returns another tree of the same collection.

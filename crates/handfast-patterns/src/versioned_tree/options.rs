@@ -65,7 +65,12 @@ impl VersionedTreeOptions {
         self.pins.clone().map_or_else(|| companion(nodes, "pins"), Ok)
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    /// Checks that the settings are within their ranges.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a lease of 0, for no attempt, for names of fields that are equal, and for a root that is
+    /// null, an array or a regular expression.
+    pub fn check(&self) -> Result<()> {
         if self.lease.is_zero() || self.pin_lease.is_zero() || self.attempts_max == 0 {
             return Err(Error::invalid("a versioned tree needs a lease, a lease of pins, and at least one attempt"));
         }

@@ -26,6 +26,7 @@ mod drop_database;
 mod drop_indexes;
 mod drop_user;
 mod end_sessions;
+mod exactly_once;
 mod explain;
 mod find;
 mod find_and_modify;
@@ -58,12 +59,15 @@ mod rename_collection;
 mod sasl;
 mod server_status;
 mod start_session;
+mod sync_flag;
 mod top;
+mod two_phase;
 mod update;
 mod update_user;
 mod user_arguments;
 mod users_info;
 mod validate;
+mod versioned_tree;
 mod wait_for_fail_point;
 mod whats_my_uri;
 mod write;
@@ -213,22 +217,39 @@ pub(crate) const COMMANDS: &[Command] = &[
     get_more::COMMAND,
     get_parameter::COMMAND,
     grant_roles::GRANT,
+    two_phase::advance::COMMAND,
+    exactly_once::apply::COMMAND,
+    sync_flag::audit::COMMAND,
     handfast_backup::COMMAND,
     ledger::balance::COMMAND,
+    two_phase::begin::COMMAND,
     ledger::cancel::COMMAND,
     jobs::cancel::COMMAND,
+    two_phase::cancel::COMMAND,
     ledger::capture::COMMAND,
     jobs::claim::COMMAND,
+    two_phase::compensate::COMMAND,
     jobs::complete::COMMAND,
+    sync_flag::delete::COMMAND,
     jobs::enqueue::COMMAND,
     jobs::fail::COMMAND,
+    exactly_once::finish::COMMAND,
+    sync_flag::insert::COMMAND,
     ledger::open_account::COMMAND,
+    sync_flag::open::COMMAND,
+    two_phase::open::COMMAND,
     ledger::post::COMMAND,
     ledger::post_hold::COMMAND,
+    versioned_tree::read::COMMAND,
     ledger::reconcile::COMMAND,
+    two_phase::recover::COMMAND,
     ledger::release::COMMAND,
     jobs::release::COMMAND,
     jobs::renew::COMMAND,
+    sync_flag::set::COMMAND,
+    sync_flag::sweep::COMMAND,
+    versioned_tree::sweep::COMMAND,
+    versioned_tree::write::COMMAND,
     hello::COMMAND,
     host_info::COMMAND,
     insert::COMMAND,

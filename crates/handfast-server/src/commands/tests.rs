@@ -53,7 +53,10 @@ fn the_properties_of_all_commands_are_those_of_mongodb() {
     let of_jobs = ["handfastCancelJob", "handfastCompleteJob", "handfastEnqueueJob"];
     let of_entries = ["handfastBalance", "handfastCancelEntry", "handfastOpenAccount", "handfastPostEntry"];
     let of_holds = ["handfastCaptureHold", "handfastPostHold", "handfastReleaseHold"];
+    let of_documents = ["handfastApplyOnce", "handfastBeginTwoPhase", "handfastReadTree"];
+    let of_copies = ["handfastDeleteSynced", "handfastInsertSynced", "handfastSetSynced"];
     let mut allowed = [&statements[..], &collections, &reads, &of_jobs, &of_entries, &of_holds].concat();
+    allowed.extend(of_documents.iter().chain(&of_copies));
     allowed.sort_unstable();
     check_in_transaction(InTransaction::Allowed, &allowed);
     check(&statements, &|c| c.properties.retryable);
@@ -78,6 +81,25 @@ fn the_properties_of_all_commands_are_those_of_mongodb() {
     }
 }
 
+/// Each row begins with the name of a command.
+#[test]
+fn the_page_of_the_commands_of_patterns_has_them_all() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/patterns/commands.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split('|').map(str::trim).collect()).collect();
+    let found: Vec<_> = rows.iter().map(|row| (row[1], row[5], row[7])).collect();
+    let is_of_pattern = |command: &&Command| command.name.starts_with("handfast") && command.name != "handfastBackup";
+    let commands: Vec<_> = COMMANDS.iter().filter(is_of_pattern).collect();
+    let names: Vec<_> = commands.iter().map(|command| format!("`{}`", command.name)).collect();
+    let expected = commands.iter().zip(&names).map(|(command, name)| {
+        let in_transaction = command.properties.in_transaction == InTransaction::Allowed;
+        let role = if command.access == Access::Read { "`read`" } else { "`readWrite`" };
+        (name.as_str(), if in_transaction { "yes" } else { "no" }, role)
+    });
+    assert_eq!(found, expected.collect::<Vec<_>>());
+}
+
 #[tokio::test]
 async fn every_command_refuses_an_unknown_option() {
     let mut server = TestServer::adjustable();
@@ -99,7 +121,7 @@ async fn every_command_refuses_an_unknown_option() {
         for element in &rawdoc! {
             "collection": "c", "cursors": [], "documents": [{ "_id": 1 }], "updates": [{ "q": {}, "u": {} }],
             "deletes": [{ "q": {}, "limit": 1 }], "pipeline": [], "cursor": {}, "key": "a", "indexes": [], "index": "*",
-            "to": "d.e", "op": 1, "worker": "w", "types": ["x"], "error": "e", "reason": "r", "ops": [], "nsInfo": [], "update": {}, "pwd": "p", "roles": [], "conversationId": 1,
+            "to": "d.e", "op": 1, "worker": "w", "types": ["x"], "error": "e", "reason": "r", "application": "a", "tree": "t", "ops": [], "nsInfo": [], "update": {}, "pwd": "p", "roles": [], "conversationId": 1,
             "mechanism": "SCRAM-SHA-256", "payload": Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() },
         } {
             let (name, value) = element.unwrap();
@@ -125,6 +147,10 @@ async fn every_command_refuses_an_unknown_option() {
                 "handfastClaimJobs" => &["worker", "types"],
                 "handfastFailJob" => &["error"],
                 "handfastCancelEntry" => &["reason"],
+                "handfastAdvanceTwoPhase" | "handfastRecoverTwoPhase" => &["application"],
+                "handfastCancelTwoPhase" => &["application", "reason"],
+                "handfastInsertSynced" => &["collection"],
+                "handfastReadTree" | "handfastSweepTree" | "handfastWriteTree" => &["tree"],
                 _ => &[],
             };
             if needed.contains(&name.as_str()) {
@@ -147,6 +173,30 @@ async fn every_command_refuses_an_unknown_option() {
             "handfastPostHold" => {
                 let hold = rawdoc! { "_id": 1, "payer": "a", "payee": "b", "value": 1, "asset": "EUR" };
                 body.append(bson::raw::cstr!("hold"), hold);
+            }
+            "handfastApplyOnce" | "handfastSetSynced" => {
+                body.append(bson::raw::cstr!("document"), rawdoc! { "_id": 1 });
+                body.append(bson::raw::cstr!("token"), bson::oid::ObjectId::from_bytes([1; 12]));
+                body.append(bson::raw::cstr!("update"), rawdoc! { "$inc": { "n": 1 } });
+            }
+            "handfastFinishUpdates" => body.append(bson::raw::cstr!("update"), rawdoc! { "$inc": { "n": 1 } }),
+            "handfastDeleteSynced" | "handfastInsertSynced" => {
+                body.append(bson::raw::cstr!("document"), rawdoc! { "_id": 1 });
+            }
+            "handfastOpenSyncFlag" => body.append(bson::raw::cstr!("links"), bson::RawArrayBuf::new()),
+            "handfastBeginTwoPhase" => {
+                let transfer = rawdoc! { "_id": 1, "source": "a", "destination": "b", "value": 1 };
+                body.append(bson::raw::cstr!("transaction"), transfer);
+            }
+            "handfastCompensateTwoPhase" => {
+                body.append(bson::raw::cstr!("transaction"), rawdoc! { "_id": 1 });
+                body.append(bson::raw::cstr!("by"), rawdoc! { "_id": 2 });
+            }
+            "handfastAdvanceTwoPhase" | "handfastCancelTwoPhase" => {
+                body.append(bson::raw::cstr!("transaction"), rawdoc! { "_id": 1 });
+            }
+            "handfastWriteTree" => {
+                body.append(bson::raw::cstr!("token"), bson::oid::ObjectId::from_bytes([1; 12]));
             }
             name if name.starts_with("handfast") && name.ends_with("Job") => {
                 let claim = bson::oid::ObjectId::from_bytes([1; 12]);

@@ -67,10 +67,13 @@ const FURTHER_COMMANDS: &str = "
     flushRouterConfig forceerror fsync fsyncUnlock geoNear geoSearch getAuditConfig getChangeStreamState getClusterParameter
     getCmdLineOpts getDatabaseVersion getDefaultRWConcern getDiagnosticData getFreeMonitoringStatus getLastError getLog getnonce
     getPrevError getQueryableEncryptionCountInfo getShardMap getShardVersion getTransitionToDedicatedConfigServerStatus godinsert
-    grantPrivilegesToRole grantRolesToRole grantRolesToUser group handfastBackup handfastBalance handfastCancelEntry handfastCancelJob
-    handfastCaptureHold handfastClaimJobs handfastCompleteJob handfastEnqueueJob handfastFailJob handfastOpenAccount handfastPostEntry
-    handfastPostHold handfastReconcileLedger handfastReleaseHold handfastReleaseJob handfastRenewJob httpClientRequest invalidateUserCache
-    isdbgrid
+    grantPrivilegesToRole grantRolesToRole grantRolesToUser group
+    handfastAdvanceTwoPhase handfastApplyOnce handfastAuditSynced handfastBackup handfastBalance handfastBeginTwoPhase
+    handfastCancelEntry handfastCancelJob handfastCancelTwoPhase handfastCaptureHold handfastClaimJobs handfastCompensateTwoPhase
+    handfastCompleteJob handfastDeleteSynced handfastEnqueueJob handfastFailJob handfastFinishUpdates handfastInsertSynced
+    handfastOpenAccount handfastOpenSyncFlag handfastOpenTwoPhase handfastPostEntry handfastPostHold handfastReadTree
+    handfastReconcileLedger handfastRecoverTwoPhase handfastReleaseHold handfastReleaseJob handfastRenewJob handfastSetSynced
+    handfastSweepSynced handfastSweepTree handfastWriteTree httpClientRequest invalidateUserCache isdbgrid
     killAllSessions killAllSessionsByPattern listShards lockInfo logRotate medianKey mergeAllChunksOnShard mergeChunks modifyChangeStreams
     moveChunk moveCollection movePrimary moveRange netstat oidReset parallelCollectionScan planCacheClear planCacheClearFilters
     planCacheListFilters planCacheListPlans planCacheListQueryShapes planCacheSetFilter prepareTransaction profile

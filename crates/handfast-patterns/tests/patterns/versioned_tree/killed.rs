@@ -1,10 +1,11 @@
 //! Faults at every operation.
 
+use bson::oid::ObjectId;
 use bson::{Document, doc};
-use handfast_patterns::versioned_tree::Keep;
-use handfast_patterns::{Error, Result};
+use handfast_patterns::versioned_tree::{Committed, Keep};
+use handfast_patterns::{Error, Result, Token};
 
-use super::{all_whole, change, nothing_left, open, shown};
+use super::{all_whole, change, edit, nothing_left, open, shown};
 use crate::black_pipe::{assert_right, every_pair};
 use crate::crash::{Stage, World, every_point};
 
@@ -100,6 +101,55 @@ async fn ext_written_and_killed_at_every_operation_on_ferretdb() {
 pub(super) async fn whole_and_nothing_left(world: &World) -> Result<(), String> {
     all_whole(world).await?;
     nothing_left(world).await
+}
+
+/// A caller repeats a change with its token, as it has got no answer.
+#[tokio::test]
+async fn a_change_with_a_token_is_made_once_whatever_is_killed() {
+    let once = async |world: &World| {
+        let token = Token(ObjectId::from_bytes([7; 12]));
+        open(world).await?.change_once(token, |write| edit(write, &[("a", Some(2)), ("b", None)])).await
+    };
+    let prepare = async |world: &World| {
+        change(&open(world).await.unwrap(), &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
+    };
+    let run = async |world: &World| {
+        let committed = once(world).await?;
+        world.acknowledge(committed, "items", committed_since(committed.version()));
+        Ok(committed)
+    };
+    let recover = async |world: &World, _: &Result<Committed>| {
+        let version = once(world).await?.version();
+        assert_eq!(once(world).await?, Committed::Before { version });
+        open(world).await?.sweep(10).await.map(|_| ())
+    };
+    let check = async |world: &World, _: &Result<Committed>| {
+        let versions = open(world).await.unwrap().versions(10).await.unwrap();
+        if versions.len() != 2 {
+            return Err(format!("there must be two versions: {versions:?}"));
+        }
+        all_whole(world).await
+    };
+    let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
+    report.assert_clean("versioned tree, one version with a token", &Stage::Memory, 112);
+}
+
+/// Two calls with one token, of which the second begins while the first one is about to insert its root.
+#[tokio::test]
+async fn two_changes_with_one_token_at_the_same_time_are_one() {
+    let world = World::in_memory();
+    let tree = open(&world).await.unwrap();
+    let token = Token(ObjectId::from_bytes([7; 12]));
+    let first = tree.change_once(token, async |write| {
+        if write.base().is_none() {
+            let second = tree.change_once(token, async |write| edit(write, &[("a", Some(1))]).await).await?;
+            assert_eq!(second, Committed::Now { version: 2 });
+        }
+        edit(write, &[("a", Some(1))]).await
+    });
+    assert_eq!(first.await.unwrap(), Committed::Before { version: 2 });
+    assert_eq!(tree.versions(10).await.unwrap().len(), 1);
+    all_whole(&world).await.unwrap();
 }
 
 /// The prune fails at every operation, and another process prunes.
