@@ -22,6 +22,7 @@
 //! drivers' published tests.
 
 pub(crate) mod compile;
+pub(crate) mod field_comparison;
 pub(crate) mod limits;
 pub(crate) mod node;
 pub(crate) mod path;

@@ -131,8 +131,8 @@ impl UnionWith {
     pub(super) fn compile(argument: RawBsonRef<'_>, stage_context: StageContext<'_>) -> Result<UnionWith> {
         let document = match argument {
             RawBsonRef::String(name) => {
-                let pipeline = Pipeline { stages: Vec::new() };
-                return Ok(UnionWith { collection: Some(collection_name("$unionWith", name)?), pipeline });
+                let collection = Some(collection_name("$unionWith", name)?);
+                return Ok(UnionWith { collection, pipeline: Pipeline::default() });
             }
             RawBsonRef::Document(document) => document,
             other => {
@@ -157,7 +157,7 @@ impl UnionWith {
                 other => return Err(unknown("$unionWith", other)),
             }
         }
-        let pipeline = pipeline.unwrap_or(Pipeline { stages: Vec::new() });
+        let pipeline = pipeline.unwrap_or_default();
         let has_source = matches!(pipeline.stages().first(), Some(super::Stage::Documents(_)));
         if collection.is_none() && !has_source {
             return Err(Error::new(
