@@ -19,6 +19,23 @@ fn sums_and_differences_have_the_widest_type() {
     gives(doc! { "$add": [1, null, "x"] }, Bson::Null);
     check(doc! { "$add": ["$d", 1000] }, doc! { "d": DateTime::from_millis(5) }, DateTime::from_millis(1005));
     check(doc! { "$add": [0.6, "$d"] }, doc! { "d": DateTime::from_millis(5) }, DateTime::from_millis(6));
+    // The numbers are rounded, half away from zero, before the date is added.
+    for (number, millis) in [(-0.5, 4), (-0.51, 4), (0.5, 6), (0.49, 5), (-0.49, 5), (2.5, 8), (-0.0, 5)] {
+        let date = doc! { "d": DateTime::from_millis(5) };
+        check(doc! { "$add": ["$d", number] }, date, DateTime::from_millis(millis));
+    }
+    let date = || doc! { "d": DateTime::from_millis(-5) };
+    check(doc! { "$add": [0.25, "$d", 0.25] }, date(), DateTime::from_millis(-4));
+    check(doc! { "$add": ["$d", decimal("1.5")] }, date(), DateTime::from_millis(-3));
+    check_error(doc! { "$add": ["$d", f64::NAN] }, date(), 15);
+    // The sum of decimals has their exponent, also if it is zero.
+    gives(
+        doc! { "$add": [decimal("9.999999999999999999999999999999999E+6144"), decimal("-9.999999999999999999999999999999999E+6144")] },
+        decimal("0E+6111"),
+    );
+    gives(doc! { "$add": [decimal("0E+6111")] }, decimal("0E+6111"));
+    gives(doc! { "$add": [decimal("1E+3"), 0] }, decimal("1000"));
+    gives(doc! { "$add": [decimal("1.10"), 2, 0.5, decimal("1")] }, decimal("4.600000000000000"));
     fails(doc! { "$add": [1, "x"] }, 14, "$add only supports numeric or date types, not string");
     check_error(doc! { "$add": ["$$NOW", "$$NOW"] }, doc! {}, 16612);
     check_error(doc! { "$add": ["$$NOW", i64::MAX] }, doc! {}, 15);
@@ -68,6 +85,7 @@ fn functions_of_one_number_keep_its_type() {
     gives(doc! { "$sqrt": decimal("1E+4") }, decimal("1E+2"));
     fails(doc! { "$sqrt": -1 }, 28714, "$sqrt's argument must be greater than or equal to 0");
     gives(doc! { "$exp": 0 }, 1.0);
+    gives(doc! { "$exp": decimal("1") }, decimal("2.718281828459045235360287471352662"));
     gives(doc! { "$ln": 1 }, 0.0);
     gives(doc! { "$log10": 1000 }, 3.0);
     gives(doc! { "$log": [8, 2] }, 3.0);
@@ -109,6 +127,16 @@ fn numbers_are_rounded_and_truncated_to_places() {
     gives(doc! { "$floor": -1.2 }, -2.0);
     gives(doc! { "$ceil": 5 }, 5);
     gives(doc! { "$floor": decimal("-1.5") }, decimal("-2"));
+    gives(doc! { "$ceil": decimal("-0.5") }, decimal("-0"));
+    gives(doc! { "$ceil": decimal("1.0") }, decimal("1"));
+    gives(doc! { "$floor": decimal("1E+3") }, decimal("1000"));
+    gives(doc! { "$floor": decimal("0E+6111") }, decimal("0"));
+    gives(doc! { "$ceil": decimal("1E-6143") }, decimal("1"));
+    gives(doc! { "$floor": decimal("1E+33") }, decimal("1000000000000000000000000000000000"));
+    for beyond in ["1E+34", "1E+6144", "-9.999999999999999999999999999999999E+6144", "Infinity", "-Infinity", "NaN"] {
+        gives(doc! { "$ceil": decimal(beyond) }, decimal("NaN"));
+        gives(doc! { "$floor": decimal(beyond) }, decimal("NaN"));
+    }
     gives(doc! { "$round": [10.5] }, 10.0);
     gives(doc! { "$round": [11.5, 0] }, 12.0);
     gives(doc! { "$round": [19.25, 1] }, 19.2);
