@@ -35,6 +35,7 @@ pub(crate) mod value;
 pub(crate) mod accumulate;
 mod arithmetic;
 pub(crate) mod array;
+mod binary;
 mod boolean;
 mod comparison;
 mod conditional;
