@@ -15,7 +15,7 @@ mod graph;
 mod lookup;
 mod merge;
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, raw::CStr};
 
 pub use self::{
     graph::{GraphLookup, GraphSearch},
@@ -146,7 +146,7 @@ impl UnionWith {
             }
         };
         let (mut collection, mut pipeline) = (None, None);
-        for field in value::fields(document) {
+        for field in distinct_fields("$unionWith", document) {
             let (key, item) = field?;
             match key.as_str() {
                 "coll" => collection = Some(collection_name("$unionWith", string("$unionWith", "coll", item)?)?),
@@ -171,6 +171,32 @@ impl UnionWith {
 
 fn unknown(stage: &str, name: &str) -> Error {
     Error::new(Code::FailedToParse, format!("unknown argument to {stage}: {name}"))
+}
+
+/// MongoDB's code for a field that a stage does not have.
+const UNKNOWN_FIELD: Code = Code(40_415);
+/// MongoDB's code for a field that is written twice in a stage.
+const DUPLICATE_FIELD: Code = Code(40_413);
+
+fn unknown_field(stage: &str, name: &str) -> Error {
+    Error::new(UNKNOWN_FIELD, format!("BSON field '{stage}.{name}' is an unknown field."))
+}
+
+/// Returns the fields of a stage up to the first that is written for the second time, which is an error. The caller stops at a field that
+/// the stage does not have.
+fn distinct_fields<'s>(
+    stage: &'static str,
+    document: &'s RawDocument,
+) -> impl Iterator<Item = Result<(&'s CStr, RawBsonRef<'s>)>> {
+    let mut seen = Vec::new();
+    value::fields(document).map(move |field| {
+        let (key, item) = field?;
+        if seen.contains(&key) {
+            return Err(Error::new(DUPLICATE_FIELD, format!("BSON field '{stage}.{key}' is a duplicate field")));
+        }
+        seen.push(key);
+        Ok((key, item))
+    })
 }
 
 fn string<'s>(stage: &str, name: &str, item: RawBsonRef<'s>) -> Result<&'s str> {
