@@ -22,6 +22,11 @@ fn namespace() -> Namespace {
 /// Draws from few values, so that they collide.
 struct Dice(SeededRandom);
 
+/// The variables of all filters.
+fn variables() -> RawDocumentBuf {
+    rawdoc! { "v": 1, "text": "a", "list": [0, "a", RawBson::Null], "array": [[1]] }
+}
+
 impl Dice {
     fn below(&self, bound: u64) -> u64 {
         self.0.next_u64() % bound
@@ -29,8 +34,9 @@ impl Dice {
 
     fn scalar(&self) -> RawBson {
         let n = self.below(6) as i32 - 2;
-        match self.below(9) {
+        match self.below(10) {
             0 => RawBson::Null,
+            9 => [RawBson::MinKey, RawBson::MaxKey][self.below(2) as usize].clone(),
             1 => RawBson::Double(f64::from(n) + 0.5),
             2 => RawBson::Double(f64::NAN),
             3 => RawBson::String(["", "a", "b", "ab"][self.below(4) as usize].to_owned()),
@@ -72,8 +78,11 @@ impl Dice {
     fn document(&self, id: i32) -> RawDocumentBuf {
         let mut document = rawdoc! { "_id": id };
         for field in [bson::raw::cstr!("a"), bson::raw::cstr!("b"), bson::raw::cstr!("c")] {
-            if self.below(5) > 0 {
-                document.append(field, self.value());
+            match self.below(20) {
+                0..=3 => {}
+                // A filter must not compare with it.
+                4 => document.append(field, RawBson::Undefined),
+                _ => document.append(field, self.value()),
             }
         }
         document
@@ -105,6 +114,33 @@ impl Dice {
         condition
     }
 
+    /// Returns an expression, mostly one that a planner derives bounds from.
+    fn expression(&self) -> RawDocumentBuf {
+        let field = RawBson::String(format!("${}", self.path().to_str().unwrap()));
+        let operand = match self.below(8) {
+            0 => RawBson::String("$$REMOVE".to_owned()),
+            1 => RawBson::String(["$$v", "$$text", "$$list", "$$array"][self.below(4) as usize].to_owned()),
+            2 => RawBson::String(format!("${}", self.path().to_str().unwrap())),
+            3 => RawBson::Document(rawdoc! { "$literal": self.value() }),
+            _ => RawBson::Document(rawdoc! { "$literal": self.scalar() }),
+        };
+        let exchanged = self.below(4) == 0;
+        let arguments = if exchanged { [operand, field.clone()] } else { [field.clone(), operand] };
+        let arguments = bson::RawArrayBuf::from_iter(arguments);
+        let list = ["$$list", "$$array"][self.below(2) as usize];
+        match self.below(9) {
+            0 => rawdoc! { "$and": [self.expression(), self.expression()] },
+            1 => rawdoc! { "$or": [self.expression(), self.expression()] },
+            2 => rawdoc! { "$in": [field, list] },
+            3 => rawdoc! { "$in": [field, { "$literal": [self.value(), self.scalar()] }] },
+            4 => rawdoc! { "$lt": arguments },
+            5 => rawdoc! { "$lte": arguments },
+            6 => rawdoc! { "$gt": arguments },
+            7 => rawdoc! { "$gte": arguments },
+            _ => rawdoc! { "$eq": arguments },
+        }
+    }
+
     fn path(&self) -> &'static std::ffi::CStr {
         [c"a", c"b", c"c", c"a.p", c"a.q", c"b.p", c"_id", c"a.0"][self.below(8) as usize]
     }
@@ -132,6 +168,9 @@ impl Dice {
         }
         if self.below(4) == 0 && !used.iter().any(|path| path == "a") {
             filter.append(bson::raw::cstr!("a"), rawdoc! { "$elemMatch": self.element_condition() });
+        }
+        if self.below(3) == 0 {
+            filter.append(bson::raw::cstr!("$expr"), self.expression());
         }
         filter
     }
@@ -212,7 +251,8 @@ async fn run(seed: u64, rounds: u64) -> u64 {
                 let set = rawdoc! { "$set": { "b": dice.value() } };
                 let mut statement = UpdateStatement::one(dice.filter(), UpdateSpec::Document(set));
                 statement.multi = true;
-                let update = Update::new(namespace(), vec![statement]);
+                let mut update = Update::new(namespace(), vec![statement]);
+                update.variables = variables();
                 let (one, other) = (embedded.update(update.clone()).await, memory.update(update).await);
                 let (one, other) = (one.unwrap(), other.unwrap());
                 if !one.errors.is_empty() || !other.errors.is_empty() {
@@ -241,6 +281,7 @@ async fn run(seed: u64, rounds: u64) -> u64 {
 async fn compare(embedded: &Checked<EmbeddedStore>, memory: &MemoryStore, dice: &Dice, place: &str) -> bool {
     let mut find = Find::new(namespace(), dice.filter());
     find.sort = dice.sort();
+    find.variables = variables();
     let place = format!("{place}: {:?} sorted by {:?}", find.filter, find.sort);
     let (one, other) = (all(embedded, find.clone()).await, all(memory, find.clone()).await);
     let (one, other) = match (one, other) {

@@ -9,16 +9,20 @@
 //! {a: {$in: [1, 7]}}   [1, 1] [7, 7]
 //! {a: [1, 2]}          [1, 1] [[1, 2], [1, 2]]     an array is found by its first element, or as an element
 //! {a: null}            [empty array, null]          null, missing, and undefined
+//! {$expr: {$gt: ["$a", 5]}}    (5, end]              values of all types, where no document has an array on the path
 //! ```
 
 use std::ops::Bound;
 
 use bson::RawBsonRef;
-use handfast_mql::filter::{Comparison, Predicate};
+use handfast_mql::filter::{Comparison, Predicate, WholeComparison};
 use handfast_mql::key::{self, Direction};
 use handfast_store::notation;
 
 use crate::engine::{Range, after_prefix};
+
+#[cfg(test)]
+mod tests;
 
 /// A position among the values of one field, in ascending order. `Before` and `After` hold an encoded value and its text.
 #[derive(Clone, Debug)]
@@ -158,6 +162,35 @@ pub(crate) fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval>> {
         }
         _ => None,
     }
+}
+
+/// Returns the values for which a comparison of `$expr` holds, in ascending order and without overlap, of a field without arrays.
+///
+/// Keys are in the order in which `$expr` compares, with one exception: null, undefined and a missing field have one key. It is
+/// included if the comparison holds for one of them.
+pub(crate) fn of_whole_comparison(whole: &WholeComparison) -> Vec<Interval> {
+    let null = key::encoded(RawBsonRef::Null);
+    let below_null = || Position::Before(null.clone(), "null".to_owned());
+    let above_null = || Position::After(null.clone(), "null".to_owned());
+    let operand = whole.operand().filter(|value| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined));
+    let (before, after) = match operand {
+        Some(value) => {
+            let (encoded, text) = (key::encoded(value), notation::value(value));
+            (Position::Before(encoded.clone(), text.clone()), Position::After(encoded, text))
+        }
+        None => (below_null(), above_null()),
+    };
+    let mut all = vec![match whole.comparison() {
+        Comparison::Equal => Interval { from: before, to: after },
+        Comparison::Less => Interval { from: Position::Start, to: before },
+        Comparison::LessOrEqual => Interval { from: Position::Start, to: after },
+        Comparison::Greater => Interval { from: after, to: Position::End },
+        Comparison::GreaterOrEqual => Interval { from: before, to: Position::End },
+    }];
+    if [None, Some(RawBsonRef::Null), Some(RawBsonRef::Undefined)].into_iter().any(|value| whole.accepts(value)) {
+        all.push(Interval { from: below_null(), to: above_null() });
+    }
+    in_order(all)
 }
 
 fn of_value(value: RawBsonRef<'_>) -> Option<Vec<Interval>> {

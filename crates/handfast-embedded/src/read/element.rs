@@ -9,7 +9,7 @@
 //! The keys of a document combine the values of one element, so an element that matches all conditions has its key within the
 //! bounds. That holds for fields of the element itself; deeper fields may lie in another array with other elements.
 
-use handfast_mql::filter::{FieldNode, Filter, Node, Predicate};
+use handfast_mql::filter::{FieldNode, NecessaryConditions, Node, Predicate};
 
 use super::bounds::{Interval, of_predicate, tightest};
 use crate::catalog::CollectionIndex;
@@ -23,9 +23,9 @@ pub(crate) struct Element<'f> {
 
 impl<'f> Element<'f> {
     /// Returns the `$elemMatch` that bounds the first field with arrays of an index, and the most other fields.
-    pub(crate) fn of(index: &CollectionIndex, filter: &'f Filter) -> Option<Self> {
+    pub(crate) fn of(index: &CollectionIndex, conditions: &'f NecessaryConditions<'_>) -> Option<Self> {
         let first = index.multikey.trailing_zeros() as usize;
-        let elements = filter.conjuncts().filter_map(Element::of_field);
+        let elements = conditions.fields().filter_map(Element::of_field);
         let bounding = elements.filter(|element| element.intervals(index, first).is_some());
         let fields = index.spec().key.iter().count();
         bounding

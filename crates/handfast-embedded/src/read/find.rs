@@ -54,7 +54,9 @@ impl SnapshotReader {
         let selection = Selection::compile(request, &self.sources)?;
         let collection = self.snapshot.catalog().get(&request.namespace).cloned();
         let plan = match &collection {
-            Some(collection) => plan::choose(collection, selection.filter(), selection.sort(), request)?,
+            Some(collection) => {
+                plan::choose(collection, selection.filter(), selection.context(), selection.sort(), request)?
+            }
             None => Plan::nothing(),
         };
         Ok(PreparedFind { selection, collection, plan })

@@ -8,19 +8,25 @@
 //! - two bounds at once on a field with arrays, where different elements may match each (`{$gt: 1, $lt: 3}`);
 //! - bounds on two fields of the same array, unless an `$elemMatch` has both conditions ([`Element`]);
 //! - a path that names an array's element by number.
+//!
+//! A comparison of `$expr` is an equality of the filter, and treated as one, or a comparison of the whole value at a path ([`WholeComparison`]).
+//! The latter bounds a field only while no document has an array on its path (the index is not multikey in that field): then the
+//! key is the whole value. A sparse index may be used if a missing field does not fulfil it, again only without arrays: `"$a.b"` of
+//! `{a: [{c: 1}]}` is an empty array and not missing, but such an index leaves the document out. A partial index needs conditions
+//! of the filter, or equalities, from which its own filter follows.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocument};
-use handfast_mql::filter::{Comparison, Filter, Node, Predicate};
+use handfast_mql::filter::{Comparison, Filter, NecessaryConditions, Node, Predicate, WholeComparison};
 use handfast_mql::key::Direction as FieldDirection;
-use handfast_mql::{Code, Sort, order};
+use handfast_mql::{Code, Context, Sort, order};
 use handfast_store::index::{Index, same_key};
 use handfast_store::selection::{check_bounds, named_keys};
 use handfast_store::{Error as StoreError, Find, Hint, IndexSpec, Result as StoreResult};
 
-use super::bounds::{Interval, intersect, of_predicate, tightest};
+use super::bounds::{Interval, intersect, of_predicate, of_whole_comparison, tightest};
 use super::element::Element;
 use super::scan::Access;
 use crate::catalog::{Collection, CollectionIndex};
@@ -73,19 +79,26 @@ struct Candidate {
 ///
 /// # Errors
 /// `BadValue` (2) for a hint that names no index; the errors of `min` and `max`.
-pub(crate) fn choose(collection: &Collection, filter: &Filter, sort: &Sort, find: &Find) -> StoreResult<Plan> {
+pub(crate) fn choose(
+    collection: &Collection,
+    filter: &Filter,
+    context: &Context,
+    sort: &Sort,
+    find: &Find,
+) -> StoreResult<Plan> {
     check_bounds(find)?;
+    let conditions = &filter.necessary_conditions(context);
     if let Some(hint) = &find.hint {
-        return hinted(collection, filter, sort, find, hint);
+        return hinted(collection, conditions, sort, find, hint);
     }
-    let named = named_alone(filter);
+    let named = named_alone(filter, conditions);
     let filtered = named.is_some();
-    if let Some(keys) = named.or_else(|| points(filter)) {
+    if let Some(keys) = named.or_else(|| points(conditions)) {
         let sorted = keys.len() < 2 || by_id(sort) == Some(Direction::Forward);
         return Ok(Plan { sorted, filtered, ..Plan::new(Access::Points(keys)) });
     }
     let usable = collection.indexes.iter().filter(|index| index.complete && !index.spec().hidden);
-    let candidates = usable.filter(|index| covers(index, filter)).map(|index| with_index(index, filter, sort));
+    let candidates = usable.filter(|index| covers(index, conditions)).map(|index| with_index(index, conditions, sort));
     let best = candidates.max_by(|one, other| one.rank.cmp(&other.rank));
     if let Some(best) = best
         && best.rank > IndexRank::default()
@@ -93,35 +106,42 @@ pub(crate) fn choose(collection: &Collection, filter: &Filter, sort: &Sort, find
     {
         return Ok(best.plan);
     }
-    Ok(documents(filter, sort))
+    Ok(documents(conditions, sort))
 }
 
 /// Returns the `_id` keys that a filter names one by one, if it has no other condition. No `_id` is an array or missing, so every document under
 /// these keys matches.
-fn named_alone(filter: &Filter) -> Option<Vec<Vec<u8>>> {
+fn named_alone(filter: &Filter, conditions: &NecessaryConditions<'_>) -> Option<Vec<Vec<u8>>> {
     let is_alone = match filter.root() {
         Node::Field(_) => true,
         Node::And(conditions) => matches!(&conditions[..], [Node::Field(_)]),
         _ => false,
     };
-    if is_alone { named_keys(filter) } else { None }
+    if is_alone { named_keys(conditions) } else { None }
 }
 
 /// Returns the `_id` keys that the conditions of a filter leave.
-fn points(filter: &Filter) -> Option<Vec<Vec<u8>>> {
+fn points(conditions: &NecessaryConditions<'_>) -> Option<Vec<Vec<u8>>> {
     let points = |interval: &Interval| interval.as_point().map(<[u8]>::to_vec);
     // No `_id` is an array, so every predicate bounds it.
-    id_intervals(filter)?.iter().map(points).collect()
+    id_intervals(conditions)?.iter().map(points).collect()
 }
 
-fn id_intervals(filter: &Filter) -> Option<Vec<Interval>> {
-    filter.predicates("_id").filter_map(of_predicate).reduce(|one, other| intersect(&one, &other))
+fn id_intervals(conditions: &NecessaryConditions<'_>) -> Option<Vec<Interval>> {
+    whole_value_intervals(conditions, "_id")
+}
+
+/// Returns the bounds of a field that has no arrays in any document: one value fulfils all of the conditions.
+fn whole_value_intervals(conditions: &NecessaryConditions<'_>, name: &str) -> Option<Vec<Interval>> {
+    let of_filter = conditions.predicates(name).filter_map(of_predicate);
+    let of_expressions = conditions.whole_comparisons(name).map(of_whole_comparison);
+    of_filter.chain(of_expressions).reduce(|one, other| intersect(&one, &other))
 }
 
 /// Returns the plan that scans the collection, or a range of it, in the order of `_id`.
-fn documents(filter: &Filter, sort: &Sort) -> Plan {
+fn documents(conditions: &NecessaryConditions<'_>, sort: &Sort) -> Plan {
     let direction = by_id(sort);
-    let range = match id_intervals(filter).as_deref() {
+    let range = match id_intervals(conditions).as_deref() {
         Some([]) => return Plan::new(Access::Nothing),
         Some([first, .., last]) => {
             let around = Interval { from: first.from.clone(), to: last.to.clone() };
@@ -156,8 +176,8 @@ fn scan_direction(direction: FieldDirection) -> Direction {
     }
 }
 
-fn with_index(index: &Arc<CollectionIndex>, filter: &Filter, sort: &Sort) -> Candidate {
-    let fields = Fields::of(index, filter);
+fn with_index(index: &Arc<CollectionIndex>, conditions: &NecessaryConditions<'_>, sort: &Sort) -> Candidate {
+    let fields = Fields::of(index, conditions);
     let (ranges, points) = fields.ranges(&index.index);
     let order = fields.order(index, sort, points);
     let direction = order.unwrap_or(Direction::Forward);
@@ -177,10 +197,10 @@ fn with_index(index: &Arc<CollectionIndex>, filter: &Filter, sort: &Sort) -> Can
 struct Fields(Vec<Option<Vec<Interval>>>);
 
 impl Fields {
-    fn of(index: &CollectionIndex, filter: &Filter) -> Self {
+    fn of(index: &CollectionIndex, conditions: &NecessaryConditions<'_>) -> Self {
         let mut fields = Vec::new();
         let mut array_bounded = false;
-        let element = Element::of(index, filter);
+        let element = Element::of(index, conditions);
         for (position, (name, _)) in index.spec().key.iter().flatten().enumerate() {
             let has_arrays = index.multikey & (1 << position) != 0;
             if has_arrays && let Some(element) = &element {
@@ -193,9 +213,11 @@ impl Fields {
                 fields.push(None);
                 continue;
             }
-            let intervals = filter.predicates(name.as_str()).filter_map(of_predicate);
-            let chosen =
-                if has_arrays { tightest(intervals) } else { intervals.reduce(|one, other| intersect(&one, &other)) };
+            let chosen = if has_arrays {
+                tightest(conditions.predicates(name.as_str()).filter_map(of_predicate))
+            } else {
+                whole_value_intervals(conditions, name.as_str())
+            };
             array_bounded |= has_arrays && chosen.is_some();
             fields.push(chosen);
         }
@@ -301,13 +323,18 @@ fn join(prefix: &[u8], value: &[u8], direction: FieldDirection) -> Vec<u8> {
 }
 
 /// Returns whether the index contains every document that the filter matches.
-fn covers(index: &CollectionIndex, filter: &Filter) -> bool {
+fn covers(index: &CollectionIndex, conditions: &NecessaryConditions<'_>) -> bool {
     if let Some(partial) = index.index.partial() {
-        return implies(filter, partial);
+        return implies(conditions, partial);
     }
     if index.spec().sparse {
-        let mut names = index.spec().key.iter().flatten();
-        return names.any(|(name, _)| filter.predicates(name.as_str()).any(needs_value));
+        let mut names = index.spec().key.iter().flatten().enumerate();
+        return names.any(|(position, (name, _))| {
+            let has_arrays = index.multikey & (1 << position) != 0;
+            let refuses_missing = |whole: &WholeComparison| !has_arrays && !whole.accepts(None);
+            conditions.predicates(name.as_str()).any(needs_value)
+                || conditions.whole_comparisons(name.as_str()).any(refuses_missing)
+        });
     }
     true
 }
@@ -328,12 +355,12 @@ fn needs_value(predicate: &Predicate) -> bool {
     }
 }
 
-/// Returns whether every document that matches `filter` matches `partial`. `false` if this is not certain.
-fn implies(filter: &Filter, partial: &Filter) -> bool {
+/// Returns whether every document that fulfils the conditions matches `partial`. `false` if this is not certain.
+fn implies(conditions: &NecessaryConditions<'_>, partial: &Filter) -> bool {
     let mut wanted = 0;
     let implied = partial.conjuncts().all(|field| {
         wanted += 1;
-        filter.predicates(field.path().as_str()).any(|given| predicate_implies(given, field.predicate()))
+        conditions.predicates(field.path().as_str()).any(|given| predicate_implies(given, field.predicate()))
     });
     // Conditions that are no conjuncts (`$or`, a negation) are not analysed.
     implied && wanted == leaves(partial.root())
@@ -411,7 +438,13 @@ fn comparison_implies(given: Comparison, value: RawBsonRef<'_>, wanted: Comparis
     }
 }
 
-fn hinted(collection: &Collection, filter: &Filter, sort: &Sort, find: &Find, hint: &Hint) -> StoreResult<Plan> {
+fn hinted(
+    collection: &Collection,
+    conditions: &NecessaryConditions<'_>,
+    sort: &Sort,
+    find: &Find,
+    hint: &Hint,
+) -> StoreResult<Plan> {
     if let Hint::Key(key) = hint
         && let Some(direction) = natural(key)
     {
@@ -430,9 +463,9 @@ fn hinted(collection: &Collection, filter: &Filter, sort: &Sort, find: &Find, hi
                 let access = Access::Documents { range, direction: direction.unwrap_or(Direction::Forward) };
                 Plan { sorted: direction.is_some(), ..Plan::new(access) }
             }
-            None => match points(filter) {
+            None => match points(conditions) {
                 Some(keys) => Plan { sorted: keys.len() < 2, ..Plan::new(Access::Points(keys)) },
-                None => documents(filter, sort),
+                None => documents(conditions, sort),
             },
         });
     }
@@ -443,10 +476,10 @@ fn hinted(collection: &Collection, filter: &Filter, sort: &Sort, find: &Find, hi
     let usable = |index: &&Arc<CollectionIndex>| index.complete && !index.spec().hidden;
     let index = collection.indexes.iter().filter(usable).find(named);
     let index = index.ok_or_else(|| bad_hint("hint provided does not correspond to an existing index"))?;
-    if index.index.partial().is_some() && !covers(index, filter) {
+    if index.index.partial().is_some() && !covers(index, conditions) {
         return Err(bad_hint("the hinted partial index does not hold all documents that the query asks for"));
     }
-    let mut plan = with_index(index, filter, sort).plan;
+    let mut plan = with_index(index, conditions, sort).plan;
     if let Some(range) = min_max(&index.index, find)? {
         let direction =
             if let Access::Index { direction, .. } = &plan.access { *direction } else { Direction::Forward };

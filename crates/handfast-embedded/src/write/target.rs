@@ -33,7 +33,7 @@ impl Target {
         let mut find = Find::new(self.namespace.clone(), RawDocumentBuf::new());
         find.hint = self.hint.clone();
         // The plan need not give the order: `first` sorts.
-        Ok(plan::choose(collection, &self.filter, &self.sort, &find)?.access)
+        Ok(plan::choose(collection, &self.filter, &self.context, &self.sort, &find)?.access)
     }
 
     pub(super) fn matches(&self, stored: &StoredDocument) -> StoreResult<bool> {

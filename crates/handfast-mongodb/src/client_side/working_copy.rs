@@ -64,7 +64,9 @@ impl Inner {
     ) -> Result<WorkingCopy> {
         let copy = WorkingCopy { store: MemoryStore::new(self.sources.clone()), namespace: namespace.clone() };
         let options = CompileOptions::with_variables(variables)?;
-        let wanted = match named_ids(&Filter::compile(filter, &options)?) {
+        let filter = Filter::compile(filter, &options)?;
+        let context = self.sources.context(variables);
+        let wanted = match named_ids(&filter.necessary_conditions(&context)) {
             Some(ids) if ids.is_empty() => return Ok(copy),
             Some(ids) if ids.iter().copied().all(is_plain) => by_ids(&ids),
             _ => RawDocumentBuf::new(),

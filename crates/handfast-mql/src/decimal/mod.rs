@@ -12,6 +12,7 @@
 //! calculate. Source of the encoding and of the text form: the BSON Decimal128 specification.
 
 mod convert;
+mod exponential;
 mod wide;
 
 use std::cmp::Ordering;
@@ -284,6 +285,22 @@ impl Decimal {
         }
         let rounded = shrink(U256::new(coefficient), drop as u32, false, rounding, negative);
         finish(negative, rounded, exponent.saturating_add(drop), false)
+    }
+
+    /// Rounds to a whole number with the exponent 0, as IEEE 754's `quantize` does: it is NaN for an infinity, and for a number with more than 34
+    /// digits before the point.
+    #[must_use]
+    pub fn to_whole(self, rounding: Rounding) -> Self {
+        match self.round(0, rounding) {
+            Decimal::Finite { negative, coefficient: 0, .. } => Decimal::finite(negative, 0, 0),
+            Decimal::Finite { negative, coefficient, exponent }
+                if digits(coefficient).saturating_add(exponent) <= DIGITS_MAX as i32 =>
+            {
+                // Rounding leaves no negative exponent.
+                Decimal::finite(negative, coefficient * 10_u128.pow(exponent as u32), 0)
+            }
+            _ => Decimal::NaN,
+        }
     }
 
     /// Removes trailing zeros: returns the member of the cohort with the shortest coefficient; zero gets exponent 0.

@@ -41,6 +41,33 @@ fn text_round_trips_as_the_bson_specification_writes_it() {
     }
 }
 
+/// The digits are those of the exponential function of these numbers as tables have them, rounded.
+#[test]
+fn powers_of_e_have_34_digits() {
+    for (text, expected) in [
+        ("0", "1"),
+        ("-0", "1"),
+        ("0E+6111", "1"),
+        ("1E-6143", "1"),
+        ("-1E-6143", "1"),
+        ("1", "2.718281828459045235360287471352662"),
+        ("-1", "0.3678794411714423215955237701614609"),
+        ("0.5", "1.648721270700128146848650787814164"),
+        ("2", "7.389056098930650227230427460575008"),
+        ("10", "22026.46579480671651695790064528424"),
+        ("1E+2", "2.688117141816135448412625551580014E+43"),
+        ("1E+6144", "Infinity"),
+        ("14150", "Infinity"),
+        ("-14230", "0E-6176"),
+        ("-9.999999999999999999999999999999999E+6144", "0E-6176"),
+        ("Infinity", "Infinity"),
+        ("-Infinity", "0"),
+        ("NaN", "NaN"),
+    ] {
+        assert_eq!(decimal(text).exponential().to_string(), expected, "{text}");
+    }
+}
+
 #[test]
 fn text_beyond_the_format_is_rounded() {
     for (text, expected) in [
@@ -188,6 +215,21 @@ pub(crate) fn any_decimal() -> impl Strategy<Value = Decimal> {
 }
 
 proptest! {
+    /// e^a e^b = e^(a+b), within some units of the last digit, and e^x of a double is its exponential.
+    #[test]
+    fn powers_of_e_multiply_as_their_exponents_add(a in -700_000_i64..700_000, b in -700_000_i64..700_000) {
+        let thousandths = |number: i64| Decimal::new(number < 0, u128::from(number.unsigned_abs()), -3);
+        let (one, other) = (thousandths(a), thousandths(b));
+        let product = one.exponential().multiply(other.exponential());
+        let sum = one.add(other).exponential();
+        let error = product.subtract(sum).divide(sum).absolute();
+        prop_assert!(error.compare(Decimal::new(false, 4, -33)).is_le(), "{a}, {b}: {product} is not {sum}");
+        let double = (a as f64 / 1000.0).exp();
+        if double.is_normal() {
+            prop_assert!((one.exponential().to_f64() / double - 1.0).abs() < 1e-12, "{a}");
+        }
+    }
+
     #[test]
     fn stored_form_and_text_round_trip(a in any_decimal()) {
         prop_assert_eq!(Decimal::decode(a.encode()), a);

@@ -37,6 +37,10 @@ impl LazyOperator for AndOr {
         }
         Ok((!self.decides).into())
     }
+
+    fn conjuncts(&self) -> &[Node] {
+        if self.decides { &[] } else { &self.arguments }
+    }
 }
 
 #[derive(Debug)]

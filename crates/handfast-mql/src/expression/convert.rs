@@ -2,9 +2,14 @@
 
 use std::fmt::Write;
 
-use bson::{Decimal128, RawBsonRef, oid::ObjectId, spec::ElementType};
+use bson::{
+    Decimal128, RawBsonRef,
+    oid::ObjectId,
+    spec::{BinarySubtype, ElementType},
+};
 
 use super::{
+    binary::{self, ByteOrder, Format},
     compile::{Compiler, NamedErrors, required},
     date::{self, parse_text},
     node::{Function, LazyOperator, Node, Scope},
@@ -18,14 +23,14 @@ use crate::{
 };
 
 pub(crate) const FUNCTIONS: &[Function] = &[
-    Function::one("$toBool", |value| short(value, Target::Bool)),
-    Function::one("$toInt", |value| short(value, Target::Int)),
-    Function::one("$toLong", |value| short(value, Target::Long)),
-    Function::one("$toDouble", |value| short(value, Target::Double)),
-    Function::one("$toDecimal", |value| short(value, Target::Decimal)),
-    Function::one("$toString", |value| short(value, Target::String)),
-    Function::one("$toObjectId", |value| short(value, Target::ObjectId)),
-    Function::one("$toDate", |value| short(value, Target::Date)),
+    Function::one("$toBool", |value| short(value, TargetType::Bool)),
+    Function::one("$toInt", |value| short(value, TargetType::Int)),
+    Function::one("$toLong", |value| short(value, TargetType::Long)),
+    Function::one("$toDouble", |value| short(value, TargetType::Double)),
+    Function::one("$toDecimal", |value| short(value, TargetType::Decimal)),
+    Function::one("$toString", |value| short(value, TargetType::String)),
+    Function::one("$toObjectId", |value| short(value, TargetType::ObjectId)),
+    Function::one("$toDate", |value| short(value, TargetType::Date)),
 ];
 
 pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBsonRef<'_>) -> Result<Option<Node>> {
@@ -33,11 +38,13 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
         return Ok(None);
     }
     let errors = NamedErrors { no_object: Code::FailedToParse, unknown: Code::FailedToParse };
-    let names = ["input", "to", "onError", "onNull"];
-    let [input, to, on_error, on_null] = compiler.named("$convert", argument, names, &errors)?;
+    let names = ["input", "to", "format", "byteOrder", "onError", "onNull"];
+    let [input, to, format, byte_order, on_error, on_null] = compiler.named("$convert", argument, names, &errors)?;
     Ok(Some(Node::lazy(Convert {
         input: required(input, "$convert", "input", Code::FailedToParse.0)?,
         to: required(to, "$convert", "to", Code::FailedToParse.0)?,
+        format,
+        byte_order,
         on_error,
         on_null,
     })))
@@ -47,6 +54,8 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
 struct Convert {
     input: Node,
     to: Node,
+    format: Option<Node>,
+    byte_order: Option<Node>,
     on_error: Option<Node>,
     on_null: Option<Node>,
 }
@@ -55,19 +64,42 @@ impl LazyOperator for Convert {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let to = self.to.evaluate(scope)?;
         let input = self.input.evaluate(scope)?;
+        let argument = |node: &'a Option<Node>| node.as_ref().map_or(Ok(Value::Missing), |node| node.evaluate(scope));
+        let form = Form {
+            format: Format::of(&argument(&self.format)?)?,
+            byte_order: ByteOrder::of(&argument(&self.byte_order)?)?,
+            is_short: false,
+        };
         let target = if to.is_nullish() { None } else { Some(Target::of(&to)?) };
         if input.is_nullish() {
             return self.on_null.as_ref().map_or(Ok(Value::NULL), |node| node.evaluate(scope));
         }
         let Some(target) = target else { return Ok(Value::NULL) };
-        match (convert(input, target), &self.on_error) {
+        match (convert(input, target, form), &self.on_error) {
             (Err(error), Some(node)) if error.code() == Code::ConversionFailure => node.evaluate(scope),
             (result, _) => result,
         }
     }
 }
+/// The form of numbers and texts in binary values.
+#[derive(Clone, Copy, Debug, Default)]
+struct Form {
+    format: Option<Format>,
+    byte_order: ByteOrder,
+    /// The conversion is one of the short forms, as `$toString`, which choose the format.
+    is_short: bool,
+}
+
+/// The argument `to`.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    target_type: TargetType,
+    /// The subtype of a binary value.
+    subtype: BinarySubtype,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum TargetType {
     Double,
     String,
     ObjectId,
@@ -76,15 +108,43 @@ enum Target {
     Int,
     Long,
     Decimal,
+    Binary,
 }
 
 impl Target {
-    /// Reads MongoDB's alias or number of a type.
+    /// Reads a type, or a document `{type, subtype}`.
     fn of(to: &Value<'_>) -> Result<Target> {
+        let Some(document) = to.as_document() else {
+            return Ok(Target { target_type: TargetType::of(to)?, subtype: BinarySubtype::Generic });
+        };
+        let (mut target_type, mut subtype) = (None, BinarySubtype::Generic);
+        for field in value::fields(document) {
+            let (key, item) = field?;
+            match key.as_str() {
+                "type" => target_type = Some(TargetType::of(&Value::Ref(item))?),
+                "subtype" => subtype = binary::subtype(&Value::Ref(item))?,
+                other => {
+                    return Err(Error::new(
+                        Code::FailedToParse,
+                        format!("Unrecognized field in $convert's 'to' argument: {other}"),
+                    ));
+                }
+            }
+        }
+        let target_type = target_type.ok_or_else(|| {
+            Error::new(Code::FailedToParse, "Missing 'type' field in the object of $convert's 'to' argument")
+        })?;
+        Ok(Target { target_type, subtype })
+    }
+}
+
+impl TargetType {
+    /// Reads MongoDB's alias or number of a type.
+    fn of(to: &Value<'_>) -> Result<TargetType> {
         if let Some(name) = to.as_str() {
             let known = BsonType::of_alias(name)
                 .ok_or_else(|| Error::new(Code::BadValue, format!("Unknown type name: {name}")))?;
-            return Target::of_type(known.element_type).ok_or_else(|| unsupported_target(name));
+            return TargetType::of_type(known.element_type).ok_or_else(|| unsupported_target(name));
         }
         let number = to.get().and_then(Number::of).ok_or_else(|| {
             Error::new(
@@ -98,39 +158,44 @@ impl Target {
                 format!("In $convert, numeric 'to' argument is not an integer: {}", to.show()),
             )
         })?;
+        if number == MISSING_TYPE {
+            return Err(unsupported_target("missing"));
+        }
         let known = BsonType::of_number(number).ok_or_else(|| {
             Error::new(
                 Code::FailedToParse,
                 format!("In $convert, numeric value for 'to' does not correspond to a BSON type: {}", to.show()),
             )
         })?;
-        Target::of_type(known.element_type).ok_or_else(|| unsupported_target(&number.to_string()))
+        TargetType::of_type(known.element_type).ok_or_else(|| unsupported_target(&number.to_string()))
     }
 
-    fn of_type(element_type: ElementType) -> Option<Target> {
+    fn of_type(element_type: ElementType) -> Option<TargetType> {
         Some(match element_type {
-            ElementType::Double => Target::Double,
-            ElementType::String => Target::String,
-            ElementType::ObjectId => Target::ObjectId,
-            ElementType::Boolean => Target::Bool,
-            ElementType::DateTime => Target::Date,
-            ElementType::Int32 => Target::Int,
-            ElementType::Int64 => Target::Long,
-            ElementType::Decimal128 => Target::Decimal,
+            ElementType::Double => TargetType::Double,
+            ElementType::String => TargetType::String,
+            ElementType::ObjectId => TargetType::ObjectId,
+            ElementType::Boolean => TargetType::Bool,
+            ElementType::DateTime => TargetType::Date,
+            ElementType::Int32 => TargetType::Int,
+            ElementType::Int64 => TargetType::Long,
+            ElementType::Decimal128 => TargetType::Decimal,
+            ElementType::Binary => TargetType::Binary,
             _ => return None,
         })
     }
 
     fn element_type(self) -> ElementType {
         match self {
-            Target::Double => ElementType::Double,
-            Target::String => ElementType::String,
-            Target::ObjectId => ElementType::ObjectId,
-            Target::Bool => ElementType::Boolean,
-            Target::Date => ElementType::DateTime,
-            Target::Int => ElementType::Int32,
-            Target::Long => ElementType::Int64,
-            Target::Decimal => ElementType::Decimal128,
+            TargetType::Double => ElementType::Double,
+            TargetType::String => ElementType::String,
+            TargetType::ObjectId => ElementType::ObjectId,
+            TargetType::Bool => ElementType::Boolean,
+            TargetType::Date => ElementType::DateTime,
+            TargetType::Int => ElementType::Int32,
+            TargetType::Long => ElementType::Int64,
+            TargetType::Decimal => ElementType::Decimal128,
+            TargetType::Binary => ElementType::Binary,
         }
     }
 }
@@ -139,15 +204,22 @@ fn unsupported_target(name: &str) -> Error {
     failure(format!("Unsupported conversion to {name} in $convert with no onError value"))
 }
 
-fn failure(message: String) -> Error {
+/// MongoDB's number for the type of a missing value.
+const MISSING_TYPE: i64 = 0;
+
+pub(crate) fn failure(message: String) -> Error {
     Error::new(Code::ConversionFailure, message)
 }
 
-fn short(value: Value<'_>, target: Target) -> Result<Value<'_>> {
-    if value.is_nullish() { Ok(Value::NULL) } else { convert(value, target) }
+fn short(value: Value<'_>, target_type: TargetType) -> Result<Value<'_>> {
+    if value.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let form = Form { is_short: true, ..Form::default() };
+    convert(value, Target { target_type, subtype: BinarySubtype::Generic }, form)
 }
 
-fn convert(value: Value<'_>, target: Target) -> Result<Value<'_>> {
+fn convert(value: Value<'_>, Target { target_type: target, subtype }: Target, form: Form) -> Result<Value<'_>> {
     let source = value.or_null();
     let unsupported = || {
         failure(format!(
@@ -157,9 +229,18 @@ fn convert(value: Value<'_>, target: Target) -> Result<Value<'_>> {
         ))
     };
     match target {
-        Target::Bool => Ok(value::is_true(source).into()),
-        Target::String => text(value),
-        Target::ObjectId => match source {
+        TargetType::Bool => Ok(value::is_true(source).into()),
+        TargetType::String => text(value, form),
+        TargetType::Binary => match source {
+            RawBsonRef::Binary(binary) if binary.subtype == subtype => Ok(value),
+            RawBsonRef::String(text) => {
+                binary::of_text(text, Format::required(form.format, "string", "binData")?, subtype)
+            }
+            other => Number::of(other)
+                .and_then(|number| binary::of_number(number, form.byte_order, subtype))
+                .ok_or_else(unsupported),
+        },
+        TargetType::ObjectId => match source {
             RawBsonRef::ObjectId(id) => Ok(Value::Ref(RawBsonRef::ObjectId(id))),
             RawBsonRef::String(text) => match ObjectId::parse_str(text) {
                 Ok(id) => Ok(Value::Ref(RawBsonRef::ObjectId(id))),
@@ -170,7 +251,7 @@ fn convert(value: Value<'_>, target: Target) -> Result<Value<'_>> {
             },
             _ => Err(unsupported()),
         },
-        Target::Date => match source {
+        TargetType::Date => match source {
             RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::Decimal128(_) => {
                 let millis = Number::of(source).and_then(Number::to_i64_truncated).ok_or_else(|| overflow(source))?;
                 Ok(bson::DateTime::from_millis(millis).into())
@@ -181,7 +262,9 @@ fn convert(value: Value<'_>, target: Target) -> Result<Value<'_>> {
             RawBsonRef::String(text) => Ok(bson::DateTime::from_millis(parse_text(text)?).into()),
             _ => Err(unsupported()),
         },
-        Target::Double | Target::Int | Target::Long | Target::Decimal => number(source, target, unsupported),
+        TargetType::Double | TargetType::Int | TargetType::Long | TargetType::Decimal => {
+            number(source, target, form.byte_order, unsupported)
+        }
     }
 }
 
@@ -189,12 +272,23 @@ fn overflow(source: RawBsonRef<'_>) -> Error {
     failure(format!("Conversion would overflow target type in $convert with no onError value: {}", value::show(source)))
 }
 
-fn number<'a>(source: RawBsonRef<'_>, target: Target, unsupported: impl Fn() -> Error) -> Result<Value<'a>> {
+fn number<'a>(
+    source: RawBsonRef<'_>,
+    target: TargetType,
+    byte_order: ByteOrder,
+    unsupported: impl Fn() -> Error,
+) -> Result<Value<'a>> {
     let number = match source {
+        RawBsonRef::Binary(binary) => match target {
+            TargetType::Int => Number::Long(binary::to_whole(binary.bytes, byte_order, 4)?),
+            TargetType::Long => Number::Long(binary::to_whole(binary.bytes, byte_order, 8)?),
+            TargetType::Double => Number::Double(binary::to_double(binary.bytes, byte_order)?),
+            _ => return Err(unsupported()),
+        },
         RawBsonRef::String(text) => return parse_number(text, target),
         RawBsonRef::Boolean(yes) => Number::Int(i32::from(yes)),
         // A date is a count of milliseconds, but does not fit an int.
-        RawBsonRef::DateTime(time) if target != Target::Int => Number::Long(time.timestamp_millis()),
+        RawBsonRef::DateTime(time) if target != TargetType::Int => Number::Long(time.timestamp_millis()),
         other => Number::of(other).ok_or_else(&unsupported)?,
     };
     let whole = || -> Result<i64> {
@@ -207,9 +301,9 @@ fn number<'a>(source: RawBsonRef<'_>, target: Target, unsupported: impl Fn() -> 
         number.to_i64_truncated().ok_or_else(|| overflow(source))
     };
     Ok(match target {
-        Target::Int => i32::try_from(whole()?).map_err(|_| overflow(source))?.into(),
-        Target::Long => whole()?.into(),
-        Target::Decimal => decimal(match number {
+        TargetType::Int => i32::try_from(whole()?).map_err(|_| overflow(source))?.into(),
+        TargetType::Long => whole()?.into(),
+        TargetType::Decimal => decimal(match number {
             Number::Double(double) => Decimal::from_f64(double),
             other => other.to_decimal(),
         }),
@@ -227,7 +321,7 @@ fn decimal<'a>(number: Decimal) -> Value<'a> {
     Value::Ref(RawBsonRef::Decimal128(number.encode()))
 }
 
-fn parse_number<'a>(text: &str, target: Target) -> Result<Value<'a>> {
+fn parse_number<'a>(text: &str, target: TargetType) -> Result<Value<'a>> {
     let failed =
         |why: &str| failure(format!("Failed to parse number '{text}' in $convert with no onError value: {why}"));
     if text.is_empty() {
@@ -241,9 +335,9 @@ fn parse_number<'a>(text: &str, target: Target) -> Result<Value<'a>> {
     }
     const NO_NUMBER: &str = "Did not consume whole string.";
     Ok(match target {
-        Target::Int => text.parse::<i32>().map_err(|_| failed(NO_NUMBER))?.into(),
-        Target::Long => text.parse::<i64>().map_err(|_| failed(NO_NUMBER))?.into(),
-        Target::Decimal => decimal(text.parse().map_err(|_| failed("Failed to parse string to decimal"))?),
+        TargetType::Int => text.parse::<i32>().map_err(|_| failed(NO_NUMBER))?.into(),
+        TargetType::Long => text.parse::<i64>().map_err(|_| failed(NO_NUMBER))?.into(),
+        TargetType::Decimal => decimal(text.parse().map_err(|_| failed("Failed to parse string to decimal"))?),
         _ => {
             let double: f64 = text.parse().map_err(|_| failed(NO_NUMBER))?;
             if double.is_infinite() && !text.to_ascii_lowercase().contains("inf") {
@@ -254,7 +348,7 @@ fn parse_number<'a>(text: &str, target: Target) -> Result<Value<'a>> {
     })
 }
 
-fn text(value: Value<'_>) -> Result<Value<'_>> {
+fn text(value: Value<'_>, form: Form) -> Result<Value<'_>> {
     let text = match value.or_null() {
         RawBsonRef::String(_) => return Ok(value),
         RawBsonRef::Symbol(text) => text.to_owned(),
@@ -263,6 +357,8 @@ fn text(value: Value<'_>) -> Result<Value<'_>> {
         RawBsonRef::Int64(number) => number.to_string(),
         RawBsonRef::Decimal128(number) => decimal_text(number),
         RawBsonRef::Boolean(yes) => yes.to_string(),
+        RawBsonRef::Binary(binary) if form.is_short => binary::to_own_text(binary),
+        RawBsonRef::Binary(binary) => binary::to_text(binary, Format::required(form.format, "binData", "string")?)?,
         RawBsonRef::ObjectId(id) => id.to_hex(),
         RawBsonRef::DateTime(time) => date::iso_text(time.timestamp_millis()),
         other => {

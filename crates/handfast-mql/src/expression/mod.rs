@@ -22,6 +22,7 @@
 //! drivers' published tests.
 
 pub(crate) mod compile;
+pub(crate) mod field_comparison;
 pub(crate) mod limits;
 pub(crate) mod node;
 pub(crate) mod path;
@@ -34,6 +35,7 @@ pub(crate) mod value;
 pub(crate) mod accumulate;
 mod arithmetic;
 pub(crate) mod array;
+mod binary;
 mod boolean;
 mod comparison;
 mod conditional;

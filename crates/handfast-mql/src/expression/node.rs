@@ -69,6 +69,11 @@ impl<'a> Scope<'a> {
 /// An operator that evaluates its arguments itself.
 pub(crate) trait LazyOperator: fmt::Debug + Send + Sync {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>>;
+
+    /// Returns the arguments that are all true whenever the result is true: those of `$and`.
+    fn conjuncts(&self) -> &[Node] {
+        &[]
+    }
 }
 
 /// A field of an object, or an argument with a name.

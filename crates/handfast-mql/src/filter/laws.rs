@@ -4,7 +4,9 @@ use bson::{DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, Timestamp
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use crate::{
-    CompileOptions, Context, Filter, Number, Path, depth, key, order,
+    CompileOptions, Context, Expression, Filter, Number, Path, depth,
+    filter::Node,
+    key, order,
     path::TrailingArray,
     testing::{document, name, value},
 };
@@ -126,6 +128,35 @@ proptest! {
             && let Some(position) = filter.matches_position(&document, &context()).unwrap()
         {
             prop_assert!(position.array_index.is_none_or(|index| index < count));
+        }
+    }
+
+    /// A document that matches fulfils each condition that follows from an expression, also with arrays, missing fields and mixed types.
+    #[test]
+    fn conditions_that_follow_from_an_expression_hold(
+        path in vec(select(vec!["a", "b", "c"]), 1..3), operator in select(vec!["$eq", "$lt", "$lte", "$gt", "$gte", "$in"]),
+        operands in vec(value(), 0..3), is_missing: bool, is_exchanged: bool, document in document()
+    ) {
+        let path = path.join(".");
+        let field = RawBson::String(format!("${path}"));
+        let operand = match (operator, operands.first()) {
+            ("$in", _) => single("$literal", array(operands)).into(),
+            (_, Some(value)) if !is_missing => single("$literal", value.clone()).into(),
+            _ => RawBson::String("$$REMOVE".to_owned()),
+        };
+        let arguments = if is_exchanged && operator != "$in" { [operand, field] } else { [field, operand] };
+        let filter = compiled(&single("$expr", single(operator, array(arguments)))).unwrap();
+        let context = context();
+        if filter.matches(&document, &context).unwrap() {
+            let conditions = filter.necessary_conditions(&context);
+            for implied in conditions.fields() {
+                let implied = Filter { root: Node::Field(implied.clone()) };
+                prop_assert!(implied.matches(&document, &context).unwrap(), "{filter:?} implies {implied:?}");
+            }
+            let value = Expression::compile(RawBsonRef::String(&format!("${path}")), &CompileOptions::default()).unwrap();
+            for whole in conditions.whole_comparisons(&path) {
+                prop_assert!(whole.accepts(value.evaluate(&document, &context).unwrap().get()), "{filter:?} implies {whole:?}");
+            }
         }
     }
 

@@ -30,6 +30,7 @@
 mod bits;
 mod compile;
 mod evaluate;
+mod necessary;
 mod node;
 mod regex;
 mod types;
@@ -37,6 +38,7 @@ mod types;
 use bson::{RawBsonRef, RawDocument};
 
 pub use bits::{BitCondition, BitTest};
+pub use necessary::{NecessaryConditions, WholeComparison, implied};
 pub use node::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate};
 pub use regex::RegexTest;
 pub use types::TypeSet;
@@ -94,8 +96,13 @@ impl Filter {
         matches!(&self.root, Node::And(all) if all.is_empty())
     }
 
-    /// Returns the predicates that every matching document fulfils at `path`: those that stand alone or in `$and`. What
-    /// a planner may turn into bounds of an index (each alone: on an array, different elements may fulfil different predicates).
+    /// Returns conditions that every matching document fulfils, from which a planner derives bounds of an index. Variables have their
+    /// values in the context.
+    pub fn necessary_conditions(&self, context: &Context) -> NecessaryConditions<'_> {
+        NecessaryConditions::of(&self.root, context)
+    }
+
+    /// Returns the predicates that every matching document fulfils at `path`: those that stand alone or in `$and`.
     pub fn predicates<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Predicate> {
         self.conjuncts().filter(move |field| field.path.as_str() == path).map(FieldNode::predicate)
     }

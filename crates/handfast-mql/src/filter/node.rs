@@ -27,14 +27,21 @@ pub enum Node {
 impl Node {
     /// Returns the field conditions that hold wherever this one does: itself, and those within `$and` (and an `$or` of one).
     pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
+        self.conjunct_nodes().filter_map(|node| match node {
+            Node::Field(field) => Some(field),
+            _ => None,
+        })
+    }
+
+    /// Returns the conditions that hold wherever this one does, each of which is no conjunction.
+    pub(super) fn conjunct_nodes(&self) -> impl Iterator<Item = &Node> {
         let mut pending = vec![self];
         std::iter::from_fn(move || {
             while let Some(node) = pending.pop() {
                 match node {
                     Node::And(all) => pending.extend(all.iter().rev()),
                     Node::Or(one) if one.len() == 1 => pending.extend(one),
-                    Node::Field(field) => return Some(field),
-                    _ => {}
+                    other => return Some(other),
                 }
             }
             None

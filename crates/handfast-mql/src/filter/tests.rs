@@ -1,5 +1,6 @@
 mod arrays;
 mod bounds;
+mod necessary;
 
 use bson::oid::ObjectId;
 use bson::raw::CString;

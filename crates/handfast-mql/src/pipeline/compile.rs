@@ -77,6 +77,7 @@ fn of_stages<'s>(
     stage_context: StageContext<'_>,
 ) -> Result<Pipeline> {
     let mut stages: Vec<Stage> = Vec::new();
+    let mut leading = Vec::new();
     for (index, source) in sources.enumerate() {
         if index >= STAGES_MAX {
             return Err(Error::new(
@@ -95,13 +96,18 @@ fn of_stages<'s>(
         }
         for stage in stage(source, stage_context)? {
             check_location(&stage, index, stage_context.location)?;
+            // Each of these is one stage as it is written, and none has another pipeline inside.
+            let may_lead = matches!(stage, Stage::Match(_) | Stage::Sort(_) | Stage::Skip(_) | Stage::Limit(_));
+            if may_lead && leading.len() == index && stages.len() == index {
+                leading.push(source.to_owned());
+            }
             if let Stage::Limit(limit) = stage {
                 limit_sort(&mut stages, limit);
             }
             stages.push(stage);
         }
     }
-    Ok(Pipeline { stages })
+    Ok(Pipeline { stages, leading })
 }
 
 /// Sets the limit of a `$sort` to that of a later `$limit`, plus the documents that a `$skip` between them leaves out.

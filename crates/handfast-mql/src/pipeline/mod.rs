@@ -60,9 +60,11 @@ use crate::{
 };
 
 /// A compiled pipeline.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pipeline {
     stages: Vec<Stage>,
+    /// The leading `$match`, `$sort`, `$skip` and `$limit` stages as they were written.
+    leading: Vec<RawDocumentBuf>,
 }
 
 /// A compiled stage.
@@ -149,6 +151,12 @@ impl Pipeline {
             return chain(rest, context)?.run(simple::documents(source, context)?);
         }
         self.chain(context)?.run(documents)
+    }
+
+    /// Returns the leading `$match`, `$sort`, `$skip` and `$limit` stages as they were written: a find is written with the contents of those in
+    /// the [prefix](Pipeline::prefix).
+    pub fn leading(&self) -> &[RawDocumentBuf] {
+        &self.leading
     }
 
     /// Returns the beginning of the pipeline that a find can do.

@@ -21,12 +21,19 @@ impl SortStage {
     /// Compiles `{<field>: 1 or -1, ..}`.
     ///
     /// # Errors
-    /// Returns the errors of [`Sort::compile`], and 15976 for no field at all.
+    /// Returns the errors of [`Sort::compile`], 15976 for no field at all, and 7472500 for a field that is written twice.
     pub fn compile(document: &RawDocument) -> Result<SortStage> {
         if document.is_empty() {
             return Err(crate::Error::new(crate::Code(15_976), "$sort stage must have at least one sort key"));
         }
-        Ok(SortStage { sort: Sort::compile(document)?, limit: None })
+        let sort = Sort::compile(document)?;
+        let mut paths: Vec<&str> = sort.fields().iter().map(|field| field.path().as_str()).collect();
+        paths.sort_unstable();
+        if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]) {
+            let text = format!("$sort key must not contain duplicate keys (duplicate: '{twice}')");
+            return Err(crate::Error::new(crate::Code(7_472_500), text));
+        }
+        Ok(SortStage { sort, limit: None })
     }
 
     /// Returns the sort.

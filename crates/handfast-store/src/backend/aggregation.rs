@@ -80,12 +80,10 @@ impl Environment {
     }
 }
 
-/// Builds the steps of a pipeline and returns the last one. `raw` has the stages as they were written, for the part that is
-/// pushed down.
+/// Builds the steps of a pipeline and returns the last one. The find gets the stages that it can replace.
 fn steps<'p>(
     environment: &'p Environment,
     pipeline: &'p Pipeline,
-    raw: &[RawDocumentBuf],
     from: Option<Find>,
     context: &'p Context,
 ) -> Result<Box<dyn Documents + 'p>> {
@@ -96,7 +94,7 @@ fn steps<'p>(
             Source::literal(handfast_mql::pipeline::literal_documents(literal, context)?)
         }
         (_, Some(find)) => {
-            let (find, taken) = source::push_down(find, pipeline, raw);
+            let (find, taken) = source::push_down(find, pipeline);
             rest = rest.get(taken..).unwrap_or_default();
             Source::find(&environment.store, find)
         }
@@ -161,7 +159,7 @@ pub async fn explain(store: &dyn DocumentStore, request: Aggregate, verbosity: V
     let mut stages = RawArrayBuf::new();
     let mut taken = 0;
     if let Some(find) = source::find_of(&request) {
-        let (find, pushed) = source::push_down(find, &pipeline, &request.pipeline);
+        let (find, pushed) = source::push_down(find, &pipeline);
         taken = pushed;
         let explained = store.explain(Explain { explained: Explained::Find(find), verbosity }).await?;
         if taken == request.pipeline.len() {

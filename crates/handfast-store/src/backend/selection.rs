@@ -10,7 +10,7 @@ pub use point::{id_alone, named_id};
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use handfast_mql::filter::{Comparison, Predicate};
+use handfast_mql::filter::{Comparison, NecessaryConditions, Predicate};
 use handfast_mql::sort::Sorter;
 use handfast_mql::{Code, CompileOptions, Context, Filter, MatchPosition, Projection, Sort, key};
 
@@ -76,6 +76,11 @@ impl Selection {
     /// Returns the filter.
     pub fn filter(&self) -> &Filter {
         &self.filter
+    }
+
+    /// Returns the conditions that every selected document fulfils, with the values of this find's variables.
+    pub fn necessary_conditions(&self) -> NecessaryConditions<'_> {
+        self.filter.necessary_conditions(&self.context)
     }
 
     /// Returns the sort.
@@ -223,9 +228,9 @@ fn sort(
     Ok(Box::new(sorter.into_sorted()))
 }
 
-/// Returns the `_id`s of all documents that can match, in ascending order without duplicates, if the filter names them.
-pub fn named_ids(filter: &Filter) -> Option<Vec<RawBsonRef<'_>>> {
-    filter.predicates("_id").find_map(|predicate| match predicate {
+/// Returns the `_id`s of all documents that can match, in ascending order without duplicates, if the conditions name them.
+pub fn named_ids<'c>(conditions: &'c NecessaryConditions<'_>) -> Option<Vec<RawBsonRef<'c>>> {
+    conditions.predicates("_id").find_map(|predicate| match predicate {
         Predicate::Compare(Comparison::Equal, operand) => Some(vec![operand.value()]),
         // They are in ascending order, each once.
         Predicate::In(choices) if choices.patterns().is_empty() => {
@@ -236,8 +241,8 @@ pub fn named_ids(filter: &Filter) -> Option<Vec<RawBsonRef<'_>>> {
 }
 
 /// Returns the encoded keys of [`named_ids`].
-pub fn named_keys(filter: &Filter) -> Option<Vec<Vec<u8>>> {
-    named_ids(filter).map(|ids| ids.into_iter().map(key::encoded).collect())
+pub fn named_keys(conditions: &NecessaryConditions<'_>) -> Option<Vec<Vec<u8>>> {
+    named_ids(conditions).map(|ids| ids.into_iter().map(key::encoded).collect())
 }
 
 /// Checks the bounds of a find.

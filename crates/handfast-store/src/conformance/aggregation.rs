@@ -23,6 +23,7 @@ list_cases! { Nothing:
     aggregate_looks_up_by_field,
     aggregate_looks_up_arrays_and_missing_values,
     aggregate_looks_up_by_pipeline,
+    aggregate_looks_up_equal_values_of_variables,
     aggregate_looks_up_in_a_missing_collection,
     aggregate_unites_collections,
     aggregate_looks_up_a_graph,
@@ -235,6 +236,32 @@ async fn aggregate_looks_up_by_pipeline(s: &Subject) -> Result<(), Failure> {
         rawdoc! { "_id": 1, "most": 2, "o": [{ "n": 2 }, { "n": 1 }, { "n": 0 }] },
         rawdoc! { "_id": 2, "most": 0, "o": [{ "n": 0 }] },
     ];
+    ensure_eq!(found, expected);
+    Ok(())
+}
+
+/// `$expr` compares whole values, so an array is not its elements; a variable of a missing field equals a missing field alone. An
+/// index may serve it.
+async fn aggregate_looks_up_equal_values_of_variables(s: &Subject) -> Result<(), Failure> {
+    s.fill([rawdoc! { "_id": 1, "k": 7 }, rawdoc! { "_id": 2, "k": [7] }, rawdoc! { "_id": 3, "k": null }, id(4)])
+        .await?;
+    let indexes = vec![IndexSpec::new(rawdoc! { "v": 1 })];
+    s.store.create_indexes(CreateIndexes { namespace: named("other"), indexes }).await?;
+    let others = [rawdoc! { "_id": 1, "v": 7 }, rawdoc! { "_id": 2, "v": [7] }, rawdoc! { "_id": 3, "v": null }, id(4)];
+    s.fill_in(&named("other"), others).await?;
+    let found = s
+        .aggregate(vec![
+            rawdoc! { "$sort": { "_id": 1 } },
+            rawdoc! { "$lookup": {
+                "from": "other",
+                "let": { "k": "$k" },
+                "pipeline": [{ "$match": { "$expr": { "$eq": ["$v", "$$k"] } } }, { "$project": { "_id": 1 } }],
+                "as": "o",
+            } },
+            rawdoc! { "$project": { "o": 1 } },
+        ])
+        .await?;
+    let expected: Vec<_> = (1..5).map(|n| rawdoc! { "_id": n, "o": [{ "_id": n }] }).collect();
     ensure_eq!(found, expected);
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use handfast_mql::{Code, Filter};
+use handfast_mql::Code;
+use handfast_mql::filter::NecessaryConditions;
 
 use super::state::{Collection, Hinted, IdKey, IndexState, Stored};
 use crate::selection::{Candidate, check_bounds, named_keys};
@@ -37,20 +38,28 @@ pub(super) struct IndexScan {
 pub(super) type FoundDocument = (Arc<Stored>, Option<Arc<[u8]>>);
 
 impl AccessPath {
-    /// Chooses the access path for a filter and a hint.
-    pub(super) fn choose(collection: &Collection, filter: &Filter, hint: Option<&Hint>) -> Result<AccessPath> {
-        AccessPath::between(collection, filter, hint, None, None)
+    /// Chooses the access path for the conditions of a filter, and a hint.
+    pub(super) fn choose(
+        collection: &Collection,
+        conditions: &NecessaryConditions<'_>,
+        hint: Option<&Hint>,
+    ) -> Result<AccessPath> {
+        AccessPath::between(collection, conditions, hint, None, None)
     }
 
     /// Chooses the access path for a find and checks its bounds.
-    pub(super) fn for_find(collection: &Collection, filter: &Filter, find: &Find) -> Result<AccessPath> {
+    pub(super) fn for_find(
+        collection: &Collection,
+        conditions: &NecessaryConditions<'_>,
+        find: &Find,
+    ) -> Result<AccessPath> {
         check_bounds(find)?;
-        AccessPath::between(collection, filter, find.hint.as_ref(), find.min.as_deref(), find.max.as_deref())
+        AccessPath::between(collection, conditions, find.hint.as_ref(), find.min.as_deref(), find.max.as_deref())
     }
 
     fn between(
         collection: &Collection,
-        filter: &Filter,
+        conditions: &NecessaryConditions<'_>,
         hint: Option<&Hint>,
         min: Option<&bson::RawDocument>,
         max: Option<&bson::RawDocument>,
@@ -73,7 +82,7 @@ impl AccessPath {
             Some(Hinted::Natural { backwards }) => {
                 Ok(AccessPath::Scan { collection, after: None, backwards, done: false })
             }
-            Some(Hinted::Id) | None => Ok(match named_keys(filter) {
+            Some(Hinted::Id) | None => Ok(match named_keys(conditions) {
                 Some(ids) => AccessPath::Ids { collection, ids: ids.into_iter().map(IdKey::from).collect() },
                 None => AccessPath::Scan { collection, after: None, backwards: false, done: false },
             }),

@@ -29,7 +29,7 @@ impl MemoryStore {
             no_collection::<()>(find.hint.as_ref())?;
             return Ok(Box::new(IteratorCursor::new(std::iter::empty())));
         };
-        let path = AccessPath::for_find(collection, selection.filter(), find)?;
+        let path = AccessPath::for_find(collection, &selection.necessary_conditions(), find)?;
         Ok(selection.cursor(path.candidates(find), BackendGuarantees::default()))
     }
 
@@ -41,7 +41,8 @@ impl MemoryStore {
         let Some(collection) = state.collections.get(&find.namespace) else {
             return no_collection(find.hint.as_ref());
         };
-        for (stored, _) in AccessPath::choose(collection, &filter, find.hint.as_ref())?.documents() {
+        let path = AccessPath::choose(collection, &filter.necessary_conditions(&context), find.hint.as_ref())?;
+        for (stored, _) in path.documents() {
             if filter.matches(&stored.document, &context)? && !visit(stored.document.clone())? {
                 break;
             }
@@ -146,7 +147,7 @@ impl DocumentStore for MemoryStore {
         let (stage, examined) = match state.collections.get(&find.namespace) {
             None => ("EOF", 0),
             Some(collection) => {
-                let path = AccessPath::for_find(collection, selection.filter(), &find)?;
+                let path = AccessPath::for_find(collection, &selection.necessary_conditions(), &find)?;
                 let stage = match &path {
                     AccessPath::Scan { .. } => "COLLSCAN",
                     AccessPath::Ids { .. } => "IDHACK",

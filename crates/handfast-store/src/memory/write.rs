@@ -197,7 +197,7 @@ fn first(
 ) -> Result<Option<(IdKey, Arc<Stored>)>> {
     let Some(collection) = state.collections.get(namespace) else { return no_collection(hint) };
     let mut sorter = Sorter::new(Some(1), context);
-    for (stored, _) in AccessPath::choose(collection, filter, hint)?.documents() {
+    for (stored, _) in AccessPath::choose(collection, &filter.necessary_conditions(context), hint)?.documents() {
         if filter.matches(&stored.document, context)? {
             let id = id_key(insertion::id(&stored.document)?);
             if sort.is_empty() {
@@ -220,7 +220,7 @@ fn all(
 ) -> Result<Vec<IdKey>> {
     let Some(collection) = state.collections.get(namespace) else { return no_collection(hint) };
     let mut found = Vec::new();
-    for (stored, _) in AccessPath::choose(collection, filter, hint)?.documents() {
+    for (stored, _) in AccessPath::choose(collection, &filter.necessary_conditions(context), hint)?.documents() {
         if filter.matches(&stored.document, context)? {
             found.push(id_key(insertion::id(&stored.document)?));
         }

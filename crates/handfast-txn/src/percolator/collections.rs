@@ -245,7 +245,7 @@ impl Core {
         {
             *name = collection;
         }
-        self.rows.store.explain(super::push_down::explained(request)?).await
+        self.rows.store.explain(super::push_down::explained(request, &self.sources)?).await
     }
 
     /// Removes retired collections that are no longer needed, and forgets names that need not be listed.

@@ -59,7 +59,7 @@ pub(super) async fn find(core: &Arc<Core>, request: &Find) -> StoreResult<Option
         return Ok(None);
     }
     let selection = Arc::new(Selection::compile(request, &core.sources)?);
-    let id = match named_ids(selection.filter()).as_deref() {
+    let id = match named_ids(&selection.necessary_conditions()).as_deref() {
         Some([id]) => RawBson::from(*id),
         _ => return Ok(None),
     };

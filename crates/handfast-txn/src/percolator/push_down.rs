@@ -7,10 +7,12 @@
 //!
 //! ```text
 //! {a: 1, $expr: ..}                 ->   {a: {$eq: 1}, "_hf.del": {$ne: true}}
+//! {$expr: {$eq: ["$a", "$$v"]}}     ->   {a: {$eq: <the value of v>}, "_hf.del": {$ne: true}}
 //! {$or: [{a: 1}, {$expr: ..}]}      ->   {"_hf.del": {$ne: true}}
 //! {$nor: [{a: 1}, {$expr: ..}]}     ->   {$nor: [{a: {$eq: 1}}], "_hf.del": {$ne: true}}
 //! ```
 //!
+//! Of an expression, the equalities that follow from it are sent ([`implied`]): the store may have an index for them.
 //! A conjunction leaves out the conditions that cannot be sent. A disjunction with such a branch is left out as a whole. A negation is
 //! sent only if the store evaluates its condition exactly: [`Weaker::is_exact`].
 //!
@@ -25,9 +27,9 @@ mod tests;
 
 use bson::raw::{CStr, CString, cstr};
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use handfast_mql::filter::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate, RegexTest};
-use handfast_mql::{CompileOptions, Error, Filter, Path, Result};
-use handfast_store::{Aggregate, Explain, Explained, Find};
+use handfast_mql::filter::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate, RegexTest, implied};
+use handfast_mql::{CompileOptions, Context, Error, Filter, Path, Result};
+use handfast_store::{Aggregate, Explain, Explained, Find, Sources};
 
 use super::row::FIELD;
 
@@ -45,8 +47,8 @@ pub(super) struct Weaker {
 }
 
 /// Returns the filter that is sent to the store for this one.
-pub(super) fn pushed_down(filter: &Filter) -> Weaker {
-    let sent = of_node(filter.root(), &Scope { is_whole: true, levels: LEVELS_MAX });
+pub(super) fn pushed_down(filter: &Filter, context: &Context) -> Weaker {
+    let sent = of_node(filter.root(), &Scope { context, is_whole: true, levels: LEVELS_MAX });
     let sent = sent.filter(|sent| sent.filter.as_bytes().len() <= FILTER_BYTES_MAX);
     let mut sent = sent.unwrap_or(Weaker { filter: RawDocumentBuf::new(), is_exact: filter.is_empty() });
     sent.filter.append(cstr!("_hf.del"), rawdoc! { "$ne": true });
@@ -55,9 +57,10 @@ pub(super) fn pushed_down(filter: &Filter) -> Weaker {
 
 /// Returns the explain request for the store, with the filter that it gets when the request is carried out. For a pipeline that is the
 /// filter of its first `$match` stages.
-pub(super) fn explained(explain: Explain) -> Result<Explain> {
+pub(super) fn explained(explain: Explain, sources: &Sources) -> Result<Explain> {
     let weaker = |filter: &RawDocument, variables: &RawDocument| {
-        Ok::<_, Error>(pushed_down(&Filter::compile(filter, &CompileOptions::with_variables(variables)?)?).filter)
+        let filter = Filter::compile(filter, &CompileOptions::with_variables(variables)?)?;
+        Ok::<_, Error>(pushed_down(&filter, &sources.context(variables)).filter)
     };
     let explained = match explain.explained {
         Explained::Find(find) => {
@@ -82,7 +85,9 @@ pub(super) fn explained(explain: Explain) -> Result<Explain> {
 
 /// The context of a condition.
 #[derive(Clone, Copy)]
-struct Scope {
+struct Scope<'c> {
+    /// The values of variables.
+    context: &'c Context,
     /// Whether it is about the whole document, not an element of an array.
     is_whole: bool,
     /// The levels of nesting that are left.
@@ -90,7 +95,7 @@ struct Scope {
 }
 
 /// Returns the condition that is sent for a node; `None` if it is left out.
-fn of_node(node: &Node, scope: &Scope) -> Option<Weaker> {
+fn of_node(node: &Node, scope: &Scope<'_>) -> Option<Weaker> {
     let inner = Scope { levels: scope.levels.checked_sub(1)?, ..*scope };
     let sent = |nodes: &[Node]| nodes.iter().map(|node| of_node(node, &inner)).collect::<Vec<_>>();
     match node {
@@ -103,7 +108,11 @@ fn of_node(node: &Node, scope: &Scope) -> Option<Weaker> {
         Node::Nor(nodes) => negation(sent(nodes)),
         Node::Not(node) => negation(vec![of_node(node, &inner)]),
         Node::Field(field) => of_field(field, &inner),
-        Node::Expression(_) => None,
+        Node::Expression(expression) => {
+            let fields = implied(expression, scope.context);
+            let sent = conjunction(fields.iter().map(|field| of_field(field, &inner)).collect())?;
+            Some(Weaker { is_exact: false, ..sent })
+        }
     }
 }
 
@@ -155,7 +164,7 @@ fn logical(operator: &CStr, branches: Vec<Weaker>, is_exact: bool) -> Option<Wea
     Some(Weaker { filter, is_exact })
 }
 
-fn of_field(field: &FieldNode, scope: &Scope) -> Option<Weaker> {
+fn of_field(field: &FieldNode, scope: &Scope<'_>) -> Option<Weaker> {
     let first = field.path().components().first()?.name();
     let is_kept_apart = scope.is_whole && first == FIELD;
     if is_kept_apart || !is_plain(field.path()) {

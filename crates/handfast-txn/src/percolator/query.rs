@@ -80,7 +80,7 @@ impl Snapshot for Reader {
         let stop = selection.context().interrupt.stop_on_drop();
         let mut weaker = None;
         let candidates: Box<dyn CandidateSource> =
-            match named_ids(selection.filter()).filter(|_| request.hint.is_none()) {
+            match named_ids(&selection.necessary_conditions()).filter(|_| request.hint.is_none()) {
                 Some(ids) => {
                     let ids = ids.into_iter().map(RawBson::from).collect();
                     let (snapshot, namespace) = (Arc::clone(&self.0), request.namespace.clone());
@@ -88,7 +88,7 @@ impl Snapshot for Reader {
                     Box::new(ByIds { snapshot, namespace, ids, shows_record, ready: VecDeque::new() })
                 }
                 None => {
-                    let asked = pushed_down(selection.filter());
+                    let asked = pushed_down(selection.filter(), selection.context());
                     if !asked.is_exact {
                         weaker = Some(Arc::new(Filter::compile(&asked.filter, &CompileOptions::default())?));
                     }

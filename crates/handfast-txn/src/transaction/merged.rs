@@ -72,7 +72,7 @@ pub(super) async fn open(
 
 /// Returns the written documents that can match: those that the filter names by `_id`, or all.
 fn candidates(selection: &Selection, writes: &CollectionWrites) -> Vec<Arc<RawDocumentBuf>> {
-    match named_keys(selection.filter()) {
+    match named_keys(&selection.necessary_conditions()) {
         Some(ids) => ids.iter().filter_map(|id| writes.get(&id[..])?.document.clone()).collect(),
         None => writes.values().filter_map(|written| written.document.clone()).collect(),
     }

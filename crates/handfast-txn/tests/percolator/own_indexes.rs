@@ -9,8 +9,8 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mql::Code;
 use handfast_store::decorator::{Faulty, Plan};
 use handfast_store::{
-    CreateIndexes, DocumentStore, DropIndexes, Explain, Explained, Find, Hint, IndexCounts, IndexSelector, IndexSpec,
-    Insert, Sources, StoreExt, Verbosity,
+    Aggregate, BatchLimit, CreateIndexes, DocumentStore, DropIndexes, Explain, Explained, Find, Hint, IndexCounts,
+    IndexSelector, IndexSpec, Insert, Sources, StoreExt, Verbosity,
 };
 use handfast_txn::{Database, Percolator};
 
@@ -163,8 +163,10 @@ async fn a_query_in_a_snapshot_does_not_look_at_what_it_does_not_find() {
         database.update_one(&accounts(), rawdoc! { "_id": 3 }, raise).await.unwrap();
         database.flush().await.unwrap();
         let filter = || rawdoc! { "branch": 7 };
+        let computed = rawdoc! { "$expr": { "$eq": ["$branch", "$$branch"] } };
         for (find, expected) in [
             (Find::new(accounts(), filter()), 10),
+            (Find { variables: rawdoc! { "branch": 7 }, ..Find::new(accounts(), computed) }, 10),
             (Find { sort: rawdoc! { "balance": -1 }, limit: Some(3), ..Find::new(accounts(), filter()) }, 3),
         ] {
             loose.take_finds();
@@ -174,6 +176,24 @@ async fn a_query_in_a_snapshot_does_not_look_at_what_it_does_not_find() {
             // find for each page.
             assert!(examined > 0 && examined <= 2 * (10 + 1) * 2, "of {documents} documents {examined} were looked at");
         }
+
+        // Ten documents look up ten each, by the index.
+        let lookup = rawdoc! { "$lookup": {
+            "from": accounts().collection(),
+            "let": { "own": "$branch" },
+            "pipeline": [{ "$match": { "$expr": { "$eq": ["$branch", "$$own"] } } }],
+            "as": "same",
+        } };
+        loose.take_finds();
+        let aggregate = Aggregate::new(accounts(), vec![rawdoc! { "$match": filter() }, lookup]);
+        let mut cursor = tx.aggregate(aggregate).await.unwrap();
+        let found = cursor.next_page(BatchLimit::REPLY).await.unwrap().documents;
+        assert_eq!(found.iter().map(|found| found.get_array("same").unwrap().into_iter().count()).sum::<usize>(), 100);
+        let examined = examined(&*store, loose.take_finds()).await;
+        assert!(
+            examined > 0 && examined <= 11 * 2 * (10 + 1) * 2,
+            "of {documents} documents {examined} were looked at"
+        );
     }
 }
 

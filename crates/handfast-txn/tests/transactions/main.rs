@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalog;
+mod index_use;
 mod indexes;
 mod kept_reads;
 mod lost_answers;

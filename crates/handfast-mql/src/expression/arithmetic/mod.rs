@@ -24,7 +24,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function::two("$mod", modulo),
     Function::one("$abs", |value| one("$abs", &value, absolute)),
     Function::one("$sqrt", |value| one("$sqrt", &value, square_root)),
-    Function::one("$exp", |value| one("$exp", &value, |number| Ok(through_double(number, f64::exp)))),
+    Function::one("$exp", |value| one("$exp", &value, |number| Ok(exponential(number)))),
     Function::one("$ln", |value| one("$ln", &value, |number| logarithm("$ln", 28_766, number, f64::ln))),
     Function::one("$log10", |value| one("$log10", &value, |number| logarithm("$log10", 28_761, number, f64::log10))),
     Function::two("$log", logarithm_to_base),
@@ -69,21 +69,26 @@ pub(super) fn through_double(number: Number, apply: fn(f64) -> f64) -> Number {
     }
 }
 
+fn exponential(number: Number) -> Number {
+    match number {
+        Number::Decimal(value) => Number::Decimal(value.exponential()),
+        other => through_double(other, f64::exp),
+    }
+}
+
 fn add<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
-    let mut sum = crate::accumulator::Sum::default();
-    let mut has_date = false;
+    let mut total = Total::default();
+    let mut moment: Option<DateTime> = None;
     for argument in &arguments {
         match argument.get() {
             None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => return Ok(Value::NULL),
             Some(RawBsonRef::DateTime(date)) => {
-                if has_date {
+                if moment.replace(date).is_some() {
                     return Err(Error::new(Code(16_612), "only one date allowed in an $add expression"));
                 }
-                has_date = true;
-                sum.add(Number::Long(date.timestamp_millis()));
             }
             Some(value) => match Number::of(value) {
-                Some(number) => sum.add(number),
+                Some(number) => total.add(number),
                 None => {
                     return Err(Error::new(
                         Code::TypeMismatch,
@@ -93,21 +98,62 @@ fn add<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
             },
         }
     }
-    let total = sum.total();
-    if has_date { date_of(total, "$add") } else { Ok(as_value(total)) }
+    let total = total.get();
+    let Some(moment) = moment else { return Ok(as_value(total)) };
+    // The sum of the numbers is rounded, not that with the date: -0.5 is one millisecond, before 1970 and after.
+    let moment = whole_millis(total).and_then(|millis| moment.timestamp_millis().checked_add(millis));
+    moment.map(|millis| DateTime::from_millis(millis).into()).ok_or_else(|| date_overflow("$add"))
+}
+
+/// The sum of an `$add`. Decimals alone keep the exponent of their sum, which that of a zero beside them would replace.
+#[derive(Default)]
+struct Total {
+    others: Option<crate::accumulator::Sum>,
+    decimals: Option<Decimal>,
+}
+
+impl Total {
+    fn add(&mut self, number: Number) {
+        match number {
+            Number::Decimal(value) => {
+                self.decimals = Some(self.decimals.map_or(value, |decimals| decimals.add(value)));
+            }
+            other => self.others.get_or_insert_default().add(other),
+        }
+    }
+
+    fn get(self) -> Number {
+        match (self.others, self.decimals) {
+            (None, Some(decimals)) => Number::Decimal(decimals),
+            (others, decimals) => {
+                let mut sum = others.unwrap_or_default();
+                if let Some(decimals) = decimals {
+                    sum.add(Number::Decimal(decimals));
+                }
+                sum.total()
+            }
+        }
+    }
 }
 
 /// Returns a date from milliseconds, rounded to whole ones.
 fn date_of<'a>(millis: Number, operator: &str) -> Result<Value<'a>> {
+    whole_millis(millis).map(|millis| DateTime::from_millis(millis).into()).ok_or_else(|| date_overflow(operator))
+}
+
+/// Returns a number rounded to a whole one: half of a double away from zero, half of a decimal to the even neighbour. `None` if it does not
+/// fit 64 bits.
+fn whole_millis(millis: Number) -> Option<i64> {
     let whole = match millis {
         Number::Double(millis) => Number::Double(millis.round()),
         Number::Decimal(millis) => Number::Decimal(millis.round(0, Rounding::HalfEven)),
         other => other,
     };
-    match whole.to_i64_exact() {
-        Some(millis) => Ok(DateTime::from_millis(millis).into()),
-        None => Err(Error::new(Code::Overflow, format!("date overflow in {operator}"))),
-    }
+    whole.to_i64_exact()
+}
+
+fn date_overflow(operator: &str) -> Error {
+    Error::new(Code::Overflow, format!("date overflow in {operator}"))
 }
 
 fn subtract<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
@@ -119,7 +165,7 @@ fn subtract<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
     if let (Some(RawBsonRef::DateTime(left)), Some(right)) = (left.get(), right.get()) {
         if let RawBsonRef::DateTime(right) = right {
             let difference = left.timestamp_millis().checked_sub(right.timestamp_millis());
-            return difference.map(Value::from).ok_or_else(|| Error::new(Code::Overflow, "date overflow in $subtract"));
+            return difference.map(Value::from).ok_or_else(|| date_overflow("$subtract"));
         }
         let millis = Number::of(right).ok_or_else(wrong)?;
         return date_of(Number::Long(left.timestamp_millis()).subtract(millis), "$subtract");

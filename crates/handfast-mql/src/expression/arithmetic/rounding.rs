@@ -22,7 +22,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 fn whole(number: Number, double: fn(f64) -> f64, rounding: Rounding) -> Number {
     match number {
         Number::Double(value) => Number::Double(double(value)),
-        Number::Decimal(value) => Number::Decimal(value.round(0, rounding)),
+        Number::Decimal(value) => Number::Decimal(value.to_whole(rounding)),
         integer => integer,
     }
 }

@@ -19,6 +19,23 @@ fn sums_and_differences_have_the_widest_type() {
     gives(doc! { "$add": [1, null, "x"] }, Bson::Null);
     check(doc! { "$add": ["$d", 1000] }, doc! { "d": DateTime::from_millis(5) }, DateTime::from_millis(1005));
     check(doc! { "$add": [0.6, "$d"] }, doc! { "d": DateTime::from_millis(5) }, DateTime::from_millis(6));
+    // The numbers are rounded, half away from zero, before the date is added.
+    for (number, millis) in [(-0.5, 4), (-0.51, 4), (0.5, 6), (0.49, 5), (-0.49, 5), (2.5, 8), (-0.0, 5)] {
+        let date = doc! { "d": DateTime::from_millis(5) };
+        check(doc! { "$add": ["$d", number] }, date, DateTime::from_millis(millis));
+    }
+    let date = || doc! { "d": DateTime::from_millis(-5) };
+    check(doc! { "$add": [0.25, "$d", 0.25] }, date(), DateTime::from_millis(-4));
+    check(doc! { "$add": ["$d", decimal("1.5")] }, date(), DateTime::from_millis(-3));
+    check_error(doc! { "$add": ["$d", f64::NAN] }, date(), 15);
+    // The sum of decimals has their exponent, also if it is zero.
+    gives(
+        doc! { "$add": [decimal("9.999999999999999999999999999999999E+6144"), decimal("-9.999999999999999999999999999999999E+6144")] },
+        decimal("0E+6111"),
+    );
+    gives(doc! { "$add": [decimal("0E+6111")] }, decimal("0E+6111"));
+    gives(doc! { "$add": [decimal("1E+3"), 0] }, decimal("1000"));
+    gives(doc! { "$add": [decimal("1.10"), 2, 0.5, decimal("1")] }, decimal("4.600000000000000"));
     fails(doc! { "$add": [1, "x"] }, 14, "$add only supports numeric or date types, not string");
     check_error(doc! { "$add": ["$$NOW", "$$NOW"] }, doc! {}, 16612);
     check_error(doc! { "$add": ["$$NOW", i64::MAX] }, doc! {}, 15);
@@ -68,6 +85,7 @@ fn functions_of_one_number_keep_its_type() {
     gives(doc! { "$sqrt": decimal("1E+4") }, decimal("1E+2"));
     fails(doc! { "$sqrt": -1 }, 28714, "$sqrt's argument must be greater than or equal to 0");
     gives(doc! { "$exp": 0 }, 1.0);
+    gives(doc! { "$exp": decimal("1") }, decimal("2.718281828459045235360287471352662"));
     gives(doc! { "$ln": 1 }, 0.0);
     gives(doc! { "$log10": 1000 }, 3.0);
     gives(doc! { "$log": [8, 2] }, 3.0);
@@ -109,6 +127,16 @@ fn numbers_are_rounded_and_truncated_to_places() {
     gives(doc! { "$floor": -1.2 }, -2.0);
     gives(doc! { "$ceil": 5 }, 5);
     gives(doc! { "$floor": decimal("-1.5") }, decimal("-2"));
+    gives(doc! { "$ceil": decimal("-0.5") }, decimal("-0"));
+    gives(doc! { "$ceil": decimal("1.0") }, decimal("1"));
+    gives(doc! { "$floor": decimal("1E+3") }, decimal("1000"));
+    gives(doc! { "$floor": decimal("0E+6111") }, decimal("0"));
+    gives(doc! { "$ceil": decimal("1E-6143") }, decimal("1"));
+    gives(doc! { "$floor": decimal("1E+33") }, decimal("1000000000000000000000000000000000"));
+    for beyond in ["1E+34", "1E+6144", "-9.999999999999999999999999999999999E+6144", "Infinity", "-Infinity", "NaN"] {
+        gives(doc! { "$ceil": decimal(beyond) }, decimal("NaN"));
+        gives(doc! { "$floor": decimal(beyond) }, decimal("NaN"));
+    }
     gives(doc! { "$round": [10.5] }, 10.0);
     gives(doc! { "$round": [11.5, 0] }, 12.0);
     gives(doc! { "$round": [19.25, 1] }, 19.2);
@@ -192,6 +220,132 @@ fn values_are_converted_between_types() {
     check_error(doc! { "$convert": { "input": 1, "to": "array" } }, doc! {}, 241);
     check_error(doc! { "$convert": { "input": 1 } }, doc! {}, 9);
     check_error(doc! { "$convert": { "input": 1, "to": "int", "x": 1 } }, doc! {}, 9);
+}
+
+fn binary(subtype: u8, bytes: &[u8]) -> Bson {
+    Bson::Binary(bson::Binary { subtype: bson::spec::BinarySubtype::from(subtype), bytes: bytes.to_vec() })
+}
+
+const UUID: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+const UUID_TEXT: &str = "01020304-0506-0708-090a-0b0c0d0e0f10";
+
+#[test]
+fn binary_values_are_converted_from_and_to_texts() {
+    for (format, text, subtype, bytes) in [
+        ("base64", "Pj4+Pg==", 0, &b">>>>"[..]),
+        ("base64url", "Pj4-Pg", 0, &b">>>>"[..]),
+        ("utf8", "hällo", 0, "hällo".as_bytes()),
+        ("hex", "68656C6C6F", 5, &b"hello"[..]),
+        ("hex", "", 0, &[]),
+        ("uuid", UUID_TEXT, 4, &UUID[..]),
+    ] {
+        let convert = |input: Bson, to: Bson| doc! { "$convert": { "input": input, "to": to, "format": format } };
+        gives(convert(binary(subtype, bytes), "string".into()), text);
+        let to = bson!({ "type": "binData", "subtype": i32::from(subtype) });
+        gives(convert(text.into(), to), binary(subtype, bytes));
+    }
+    let check_failure = |format: &str, input: Bson, to: Bson| {
+        check_error(doc! { "$convert": { "input": input, "to": to, "format": format } }, doc! {}, 241);
+    };
+    let uuid = || bson!({ "type": "binData", "subtype": 4 });
+    for (format, input) in
+        [("base64", "Pj4-Pg"), ("base64", "x"), ("base64url", "Pj4+Pg"), ("hex", "123"), ("hex", "xy")]
+    {
+        check_failure(format, input.into(), "binData".into());
+    }
+    check_failure("uuid", UUID_TEXT.into(), "binData".into());
+    check_failure("base64", "Pj4+Pg==".into(), uuid());
+    check_failure("uuid", UUID_TEXT.replace('-', "").into(), uuid());
+    check_failure("utf8", binary(0, &[0xff]), "string".into());
+    check_failure("uuid", binary(4, b"short"), "string".into());
+    check_failure("hex", binary(0, b"x"), bson!({ "type": "binData", "subtype": 5 }));
+    gives(doc! { "$toString": binary(4, &UUID) }, UUID_TEXT);
+    gives(doc! { "$toString": binary(0, b">>>>") }, "Pj4+Pg==");
+    gives(doc! { "$convert": { "input": binary(0, b"x"), "to": "binData" } }, binary(0, b"x"));
+    gives(doc! { "$convert": { "input": "!", "to": "binData", "format": "hex", "onError": "bad" } }, "bad");
+}
+
+#[test]
+fn binary_values_are_converted_from_and_to_numbers() {
+    for (number, to, little) in [
+        (bson!(42), "int", &[42, 0, 0, 0][..]),
+        (bson!(-1), "int", &[0xff; 4][..]),
+        (bson!(42_i64), "long", &[42, 0, 0, 0, 0, 0, 0, 0][..]),
+        (bson!(-2.5), "double", &[0, 0, 0, 0, 0, 0, 4, 0xc0][..]),
+    ] {
+        let big: Vec<u8> = little.iter().rev().copied().collect();
+        gives(doc! { "$convert": { "input": number.clone(), "to": "binData" } }, binary(0, little));
+        gives(
+            doc! { "$convert": { "input": number.clone(), "to": { "type": 5, "subtype": 128 }, "byteOrder": "big" } },
+            binary(128, &big),
+        );
+        gives(doc! { "$convert": { "input": binary(0, little), "to": to, "byteOrder": "little" } }, number.clone());
+        gives(doc! { "$convert": { "input": binary(0, &big), "to": { "type": to }, "byteOrder": "big" } }, number);
+    }
+    gives(doc! { "$toInt": binary(0, &[0x18, 0xfc]) }, -1000);
+    gives(doc! { "$toLong": binary(0, &[2]) }, 2_i64);
+    gives(doc! { "$toDouble": binary(0, &[0, 0, 0xc0, 0x3f]) }, 1.5);
+    gives(doc! { "$toBool": binary(0, b"") }, true);
+    for (input, to) in [
+        (binary(0, &[0; 8]), "int"),
+        (binary(0, &[0; 3]), "long"),
+        (binary(0, &[0; 2]), "double"),
+        (binary(0, &[0; 4]), "decimal"),
+        (binary(0, &[0; 4]), "date"),
+        (bson!(true), "binData"),
+        (decimal("1"), "binData"),
+    ] {
+        check_error(doc! { "$convert": { "input": input, "to": to } }, doc! {}, 241);
+    }
+}
+
+#[test]
+fn options_of_a_conversion_are_checked() {
+    let to = |to: Bson| doc! { "$convert": { "input": 42, "to": to } };
+    gives(to(bson!({ "type": "string" })), "42");
+    gives(to(bson!({ "type": { "$concat": ["str", "ing"] } })), "42");
+    for (wanted, code) in [
+        (bson!(true), 9),
+        (bson!([]), 9),
+        (bson!({}), 9),
+        (bson!({ "subtype": 5 }), 9),
+        (bson!({ "Type": "int" }), 9),
+        (bson!({ "type": null }), 9),
+        (bson!({ "type": 42 }), 9),
+        (bson!({ "type": "str" }), 2),
+        (bson!(99), 9),
+        (bson!(0), 241),
+        (bson!(-1), 241),
+        (bson!({ "type": "array" }), 241),
+        (bson!({ "type": "binData", "subtype": 1.5 }), 4_341_106),
+        (bson!({ "type": "binData", "subtype": f64::NAN }), 4_341_106),
+        (bson!({ "type": "binData", "subtype": -1 }), 4_341_107),
+        (bson!({ "type": "binData", "subtype": 10 }), 4_341_107),
+        (bson!({ "type": "binData", "subtype": 127 }), 4_341_107),
+        (bson!({ "type": "binData", "subtype": 256 }), 4_341_107),
+        (bson!({ "type": "binData", "subtype": "five" }), 4_341_108),
+        (bson!({ "type": "binData", "subtype": null }), 4_341_108),
+    ] {
+        check_error(to(wanted), doc! {}, code);
+    }
+    let option = |input: Bson, to: &str, name: &str, option: Bson| doc! { "$convert": { "input": input, "to": to, name: option } };
+    for (format, code) in [
+        (bson!("xml"), 4_341_125),
+        (bson!("BASE64"), 4_341_125),
+        (bson!(""), 4_341_125),
+        (bson!(42), 4_341_114),
+        (bson!(null), 4_341_115),
+    ] {
+        check_error(option("hello".into(), "binData", "format", format), doc! {}, code);
+    }
+    for input in [binary(0, b"hello"), binary(4, &UUID)] {
+        check_error(option(input, "string", "format", Bson::Null), doc! {}, 4_341_115);
+    }
+    for (order, code) in [(bson!("medium"), 9_130_002), (bson!("BIG"), 9_130_002), (bson!(1), 9_130_001)] {
+        check_error(option(42.into(), "binData", "byteOrder", order), doc! {}, code);
+    }
+    gives(option("42".into(), "int", "byteOrder", "big".into()), 42);
+    check_error(option(42.into(), "int", "Format", "hex".into()), doc! {}, 9);
 }
 
 proptest! {

@@ -231,10 +231,16 @@ fn sort_array(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<N
     let input = input.ok_or_else(|| Error::new(Code(2_942_502), "$sortArray requires 'input' to be specified"))?;
     let by = by.ok_or_else(|| Error::new(Code(2_942_503), "$sortArray requires 'sortBy' to be specified"))?;
     let by = match by {
-        RawBsonRef::Document(document) => SortBy::Fields(Sort::compile(document)?),
+        RawBsonRef::Document(document) => {
+            let invalid = |text: &str| Error::new(Code(2_942_505), format!("$sortArray's sortBy is not valid: {text}"));
+            if document.is_empty() {
+                return Err(invalid("it has no field"));
+            }
+            SortBy::Fields(Sort::compile(document).map_err(|error| invalid(error.message()))?)
+        }
         other => match whole(
             &Value::Ref(other),
-            IntegerCodes { no_number: 2_942_505, no_integer: 2_942_505 },
+            IntegerCodes { no_number: 2_942_507, no_integer: 2_942_506 },
             "$sortArray's sortBy",
         )? {
             1 => SortBy::Value(Ordering::Less),

@@ -10,7 +10,7 @@ use super::{
     convert::integer_of,
     limits,
     node::{Arity, Function},
-    string::{IntegerCodes, count_value, is_number, position},
+    string::{IntegerCodes, PositionCodes, count_value, is_number, position},
     value::{self, Value, type_name},
 };
 use crate::{
@@ -103,14 +103,15 @@ fn contains<'a>(wanted: Value<'a>, array: Value<'a>) -> Result<Value<'a>> {
 }
 
 fn index_of<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
+    const CODES: PositionCodes = PositionCodes { no_integer: 9_711_600, negative: 9_711_601 };
     let [array, wanted, range @ ..] = &arguments[..] else { return Ok(Value::NULL) };
     if array.is_nullish() {
         return Ok(Value::NULL);
     }
     let array =
         array_of(array, 40_090, |kind| format!("$indexOfArray requires an array as a first argument, found: {kind}"))?;
-    let start = range.first().map_or(Ok(0), |value| position("$indexOfArray", "starting", value))?;
-    let end = range.get(1).map_or(Ok(usize::MAX), |value| position("$indexOfArray", "ending", value))?;
+    let start = range.first().map_or(Ok(0), |value| position("$indexOfArray", "starting", value, CODES))?;
+    let end = range.get(1).map_or(Ok(usize::MAX), |value| position("$indexOfArray", "ending", value, CODES))?;
     for (index, item) in value::items(array).enumerate().take(end).skip(start) {
         if value::compare(wanted.get(), Some(item?)).is_eq() {
             return Ok(count_value(index));

@@ -36,8 +36,18 @@ fn sizes_and_membership_of_arrays() {
     gives(doc! { "$indexOfArray": [["a", "b", "a"], "a", 1, 2] }, -1);
     gives(doc! { "$indexOfArray": [null, "a"] }, Bson::Null);
     check_error(doc! { "$indexOfArray": ["x", "a"] }, doc! {}, 40090);
-    check_error(doc! { "$indexOfArray": [["x"], "a", "b"] }, doc! {}, 40096);
-    check_error(doc! { "$indexOfArray": [["x"], "a", -1] }, doc! {}, 40097);
+    check_error(doc! { "$indexOfArray": [["x"], "a", "b"] }, doc! {}, 9711600);
+    check_error(doc! { "$indexOfArray": [["x"], "a", -1] }, doc! {}, 9711601);
+    gives(doc! { "$indexOfArray": [["a", "b"], "b", 1_i64, 2.0] }, 1);
+    gives(doc! { "$indexOfArray": [["a", "b"], "a", 20] }, -1);
+    gives(doc! { "$indexOfArray": [["a", "b"], "a", 1, 0] }, -1);
+    for bound in
+        [bson!(1.5), bson!(i64::MAX), bson!(f64::NAN), bson!(f64::INFINITY), bson!("0"), bson!(true), bson!("$x")]
+    {
+        check_error(doc! { "$indexOfArray": [["x"], "a", bound.clone()] }, doc! {}, 9711600);
+        check_error(doc! { "$indexOfArray": [["x"], "a", 0, bound] }, doc! {}, 9711600);
+    }
+    check_error(doc! { "$indexOfArray": [["x"], "a", 0, -1_i64] }, doc! {}, 9711601);
 }
 
 #[test]
@@ -128,7 +138,24 @@ fn sort_array_orders_values_and_documents() {
     check_error(doc! { "$sortArray": { "input": 1, "sortBy": 1 } }, doc! {}, 2942504);
     check_error(doc! { "$sortArray": { "input": [1] } }, doc! {}, 2942503);
     check_error(doc! { "$sortArray": { "sortBy": 1 } }, doc! {}, 2942502);
-    check_error(doc! { "$sortArray": { "input": [1], "sortBy": 2 } }, doc! {}, 2942506);
+    for (by, code) in [
+        (bson!(2), 2942506),
+        (bson!(0), 2942506),
+        (bson!(-2_i64), 2942506),
+        (bson!(1.5), 2942506),
+        (bson!("a"), 2942507),
+        (bson!(null), 2942507),
+        (bson!(true), 2942507),
+        (bson!([1]), 2942507),
+        (bson!({}), 2942505),
+        (bson!({ "a": 0 }), 2942505),
+        (bson!({ "a": 2 }), 2942505),
+        (bson!({ "a": "asc" }), 2942505),
+    ] {
+        check_error(doc! { "$sortArray": { "input": [1], "sortBy": by } }, doc! {}, code);
+    }
+    check_error(doc! { "$sortArray": { "input": [1], "sortBy": 1, "x": 1 } }, doc! {}, 2942501);
+    check_error(doc! { "$sortArray": [[1], 1] }, doc! {}, 2942500);
 }
 
 #[test]

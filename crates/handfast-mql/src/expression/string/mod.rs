@@ -213,16 +213,26 @@ fn search<'v>(operator: &str, arguments: &'v [Value<'_>], codes: SearchCodes) ->
             format!("{operator} requires a string as the second argument, found: {}", token.type_name()),
         ));
     };
-    let start = range.first().map_or(Ok(0), |value| position(operator, "starting", value))?;
-    let end = range.get(1).map_or(Ok(usize::MAX), |value| position(operator, "ending", value))?;
+    let start = range.first().map_or(Ok(0), |value| position(operator, "starting", value, TEXT_POSITION))?;
+    let end = range.get(1).map_or(Ok(usize::MAX), |value| position(operator, "ending", value, TEXT_POSITION))?;
     Ok(Some(Search { text, token, start, end }))
 }
 
+/// The codes for a position that is no whole number, or negative.
+#[derive(Clone, Copy)]
+pub(crate) struct PositionCodes {
+    pub(crate) no_integer: i32,
+    pub(crate) negative: i32,
+}
+
+/// The codes of positions in a text.
+const TEXT_POSITION: PositionCodes = PositionCodes { no_integer: 40_096, negative: 40_097 };
+
 /// Reads a position in a text or array: a whole number that is not negative.
-pub(crate) fn position(operator: &str, what: &str, value: &Value<'_>) -> Result<usize> {
+pub(crate) fn position(operator: &str, what: &str, value: &Value<'_>, codes: PositionCodes) -> Result<usize> {
     let Some(number) = value.get().and_then(integer_of).and_then(|number| i32::try_from(number).ok()) else {
         return Err(Error::new(
-            Code(40_096),
+            Code(codes.no_integer),
             format!(
                 "{operator} requires an integral {what} index, found a value of type: {}, with value: {}",
                 value.type_name(),
@@ -231,7 +241,7 @@ pub(crate) fn position(operator: &str, what: &str, value: &Value<'_>) -> Result<
         ));
     };
     usize::try_from(number).map_err(|_| {
-        Error::new(Code(40_097), format!("{operator} requires a nonnegative {what} index, found: {number}"))
+        Error::new(Code(codes.negative), format!("{operator} requires a nonnegative {what} index, found: {number}"))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, raw::cstr};
 
-use super::{Let, collection_name, path_of, string, unknown, visit_values};
+use super::{Let, collection_name, distinct_fields, path_of, string, unknown, visit_values};
 use crate::{
     context::{CompileOptions, Context},
     error::{Code, Error, Result},
@@ -51,7 +51,7 @@ impl Lookup {
         let options = stage_context.options;
         let (mut from, mut local, mut foreign, mut into) = (None, None, None, None);
         let (mut variables, mut pipeline) = (None, None);
-        for field in value::fields(document) {
+        for field in distinct_fields("$lookup", document) {
             let (key, item) = field?;
             match key.as_str() {
                 "from" => from = Some(collection_name("$lookup", string("$lookup", "from", item)?)?),

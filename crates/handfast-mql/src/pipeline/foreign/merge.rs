@@ -2,7 +2,7 @@
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
-use super::{Let, Target, collection_name, unknown, value_at};
+use super::{Let, Target, collection_name, distinct_fields, unknown_field, value_at};
 use crate::{
     context::{CompileOptions, Context},
     error::{Code, Error, Result},
@@ -34,17 +34,17 @@ impl Out {
 }
 
 /// Reads `"collection"` or `{db, coll}`.
-fn target(stage: &str, argument: RawBsonRef<'_>) -> Result<Target> {
+fn target(stage: &'static str, argument: RawBsonRef<'_>) -> Result<Target> {
     match argument {
         RawBsonRef::String(name) => Ok(Target { database: None, collection: target_collection(stage, name)? }),
         RawBsonRef::Document(document) => {
             let (mut database, mut collection) = (None, None);
-            for field in value::fields(document) {
+            for field in distinct_fields(stage, document) {
                 let (key, item) = field?;
                 match key.as_str() {
                     "db" => database = Some(text(stage, "db", item)?.to_owned()),
                     "coll" => collection = Some(target_collection(stage, text(stage, "coll", item)?)?),
-                    other => return Err(unknown(stage, other)),
+                    other => return Err(unknown_field(stage, other)),
                 }
             }
             if let Some(database) = &database {
@@ -177,7 +177,7 @@ impl Merge {
         };
         let (mut into, mut on, mut variables) = (None, None, None);
         let (mut when_matched, mut when_not_matched) = (None, WhenNotMatched::Insert);
-        for field in value::fields(document) {
+        for field in distinct_fields(STAGE, document) {
             let (key, item) = field?;
             match key.as_str() {
                 "into" => into = Some(target(STAGE, item)?),
@@ -194,7 +194,7 @@ impl Merge {
                         _ => return Err(wrong_type(STAGE, "whenNotMatched", item, "string")),
                     };
                 }
-                other => return Err(unknown(STAGE, other)),
+                other => return Err(unknown_field(STAGE, other)),
             }
         }
         let target =

@@ -15,7 +15,7 @@ mod graph;
 mod lookup;
 mod merge;
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, raw::CStr};
 
 pub use self::{
     graph::{GraphLookup, GraphSearch},
@@ -131,8 +131,8 @@ impl UnionWith {
     pub(super) fn compile(argument: RawBsonRef<'_>, stage_context: StageContext<'_>) -> Result<UnionWith> {
         let document = match argument {
             RawBsonRef::String(name) => {
-                let pipeline = Pipeline { stages: Vec::new() };
-                return Ok(UnionWith { collection: Some(collection_name("$unionWith", name)?), pipeline });
+                let collection = Some(collection_name("$unionWith", name)?);
+                return Ok(UnionWith { collection, pipeline: Pipeline::default() });
             }
             RawBsonRef::Document(document) => document,
             other => {
@@ -146,7 +146,7 @@ impl UnionWith {
             }
         };
         let (mut collection, mut pipeline) = (None, None);
-        for field in value::fields(document) {
+        for field in distinct_fields("$unionWith", document) {
             let (key, item) = field?;
             match key.as_str() {
                 "coll" => collection = Some(collection_name("$unionWith", string("$unionWith", "coll", item)?)?),
@@ -157,7 +157,7 @@ impl UnionWith {
                 other => return Err(unknown("$unionWith", other)),
             }
         }
-        let pipeline = pipeline.unwrap_or(Pipeline { stages: Vec::new() });
+        let pipeline = pipeline.unwrap_or_default();
         let has_source = matches!(pipeline.stages().first(), Some(super::Stage::Documents(_)));
         if collection.is_none() && !has_source {
             return Err(Error::new(
@@ -171,6 +171,32 @@ impl UnionWith {
 
 fn unknown(stage: &str, name: &str) -> Error {
     Error::new(Code::FailedToParse, format!("unknown argument to {stage}: {name}"))
+}
+
+/// MongoDB's code for a field that a stage does not have.
+const UNKNOWN_FIELD: Code = Code(40_415);
+/// MongoDB's code for a field that is written twice in a stage.
+const DUPLICATE_FIELD: Code = Code(40_413);
+
+fn unknown_field(stage: &str, name: &str) -> Error {
+    Error::new(UNKNOWN_FIELD, format!("BSON field '{stage}.{name}' is an unknown field."))
+}
+
+/// Returns the fields of a stage up to the first that is written for the second time, which is an error. The caller stops at a field that
+/// the stage does not have.
+fn distinct_fields<'s>(
+    stage: &'static str,
+    document: &'s RawDocument,
+) -> impl Iterator<Item = Result<(&'s CStr, RawBsonRef<'s>)>> {
+    let mut seen = Vec::new();
+    value::fields(document).map(move |field| {
+        let (key, item) = field?;
+        if seen.contains(&key) {
+            return Err(Error::new(DUPLICATE_FIELD, format!("BSON field '{stage}.{key}' is a duplicate field")));
+        }
+        seen.push(key);
+        Ok((key, item))
+    })
 }
 
 fn string<'s>(stage: &str, name: &str, item: RawBsonRef<'s>) -> Result<&'s str> {

@@ -5,7 +5,7 @@ use crate::{
     CompileOptions, Context, Filter,
     expression::testing::context,
     pipeline::{
-        GraphLookup, Lookup, Merge, Stage, UnionWith,
+        GraphLookup, Lookup, Merge, Pipeline, Stage, UnionWith,
         foreign::{MergeOutcome, WhenNotMatched},
     },
 };
@@ -114,6 +114,32 @@ fn lookup_runs_a_pipeline_with_variables() {
         look_up(stage, doc! { "k": 1 }, &[doc! { "k": 2 }, doc! { "k": 1, "n": 1 }, doc! { "k": 1, "n": 2 }]),
         doc! { "k": 1, "r": [{ "k": 1, "n": 1 }] },
     );
+}
+
+#[test]
+fn a_field_that_is_written_twice_is_refused() {
+    let twice = |fields: RawDocumentBuf, field: &str| {
+        let mut twice = fields.clone();
+        let value = fields.get(field).unwrap().unwrap();
+        twice.append(bson::raw::CString::try_from(field.to_owned()).unwrap(), value);
+        twice
+    };
+    let refused = |stage: RawDocumentBuf, code: i32| {
+        let error = Pipeline::compile(&[&stage], &CompileOptions::default()).unwrap_err();
+        assert_eq!(error.code().0, code, "{stage:?}: {error}");
+    };
+    let out = rawdoc! { "db": "d", "coll": "c" };
+    for field in ["db", "coll"] {
+        refused(rawdoc! { "$out": twice(out.clone(), field) }, 40413);
+        refused(rawdoc! { "$merge": { "into": twice(out.clone(), field) } }, 40413);
+    }
+    refused(rawdoc! { "$merge": twice(rawdoc! { "into": "c" }, "into") }, 40413);
+    let lookup = rawdoc! { "from": "c", "localField": "a", "foreignField": "b", "let": {}, "pipeline": [], "as": "r" };
+    for field in ["from", "localField", "foreignField", "let", "pipeline", "as"] {
+        refused(rawdoc! { "$lookup": twice(lookup.clone(), field) }, 40413);
+    }
+    refused(rawdoc! { "$unionWith": twice(rawdoc! { "coll": "c" }, "coll") }, 40413);
+    refused(rawdoc! { "$sort": twice(rawdoc! { "a": 1, "b": 1 }, "a") }, 7_472_500);
 }
 
 #[test]
@@ -237,6 +263,10 @@ fn out_names_a_collection() {
         check_error(bson!([{ "$out": target.clone() }]), out);
         check_error(bson!([{ "$merge": { "into": target } }]), merge);
     }
+    check_error(bson!([{ "$out": { "db": "d", "coll": "c", "x": 1 } }]), 40415);
+    check_error(bson!([{ "$out": { "db": "d", "Coll": "c" } }]), 40415);
+    check_error(bson!([{ "$merge": { "into": { "db": "d", "coll": "c", "x": 1 } } }]), 40415);
+    check_error(bson!([{ "$merge": { "into": "c", "x": 1 } }]), 40415);
     for stage in [bson!({ "$out": "x" }), bson!({ "$merge": "x" })] {
         check_error(bson!([{ "$unionWith": { "coll": "c", "pipeline": [stage] } }]), 31441);
     }

@@ -39,7 +39,7 @@ pub(super) async fn open(
     let loops = request.pipeline.iter().any(|stage| may_take_long(stage));
     let run: Run = Box::pin(async move {
         let from = source::find_of(&request);
-        let mut steps = steps(&environment, &pipeline, &request.pipeline, from, &context)?;
+        let mut steps = steps(&environment, &pipeline, from, &context)?;
         while let Some(batch) = steps.next_batch().await? {
             if sender.send(batch).await.is_err() {
                 break;

@@ -42,6 +42,7 @@ impl<'p> LookupStep<'p> {
         LookupStep { environment, lookup, input, context, waiting: Vec::new(), known, known_bytes: 0 }
     }
 
+    /// Returns the find in the other collection, without variables.
     fn find(&self, filter: RawDocumentBuf) -> Result<Option<Find>> {
         let Some(from) = &self.lookup.from else { return Ok(None) };
         Ok(Some(Find::new(self.environment.namespace(None, from)?, filter)))
@@ -76,7 +77,8 @@ impl<'p> LookupStep<'p> {
             Some(pipeline) => {
                 let context = self.lookup.context(document, self.context)?;
                 let from = self.find(filter.clone())?;
-                let mut steps = steps(self.environment, pipeline, &[], from, &context)?;
+                let from = from.map(|find| Find { variables: context.variables.clone(), ..find });
+                let mut steps = steps(self.environment, pipeline, from, &context)?;
                 collect(&mut *steps, "$lookup", &context).await?
             }
         };
@@ -243,10 +245,13 @@ impl Documents for UnionStep<'_> {
                 None => {
                     self.second = true;
                     let from = match &self.union.collection {
-                        Some(name) => Some(Find::new(self.environment.namespace(None, name)?, RawDocumentBuf::new())),
+                        Some(name) => {
+                            let find = Find::new(self.environment.namespace(None, name)?, RawDocumentBuf::new());
+                            Some(Find { variables: self.context.variables.clone(), ..find })
+                        }
                         None => None,
                     };
-                    self.current = steps(self.environment, &self.union.pipeline, &[], from, self.context)?;
+                    self.current = steps(self.environment, &self.union.pipeline, from, self.context)?;
                 }
             }
         }

@@ -1,6 +1,5 @@
 //! The source of a pipeline's documents, and the stages that its find replaces.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -67,30 +66,31 @@ pub(super) fn find_of(request: &Aggregate) -> Option<Find> {
 
 /// Moves the first stages of a pipeline into the find that reads its input; returns how many stages the find replaces.
 ///
-/// The stages of the prefix are the first ones as they were written: none of them is short for others. A filter with `$expr`
-/// stays: no index serves it, and its `$$NOW` is that of the whole pipeline.
-pub(super) fn push_down(mut find: Find, pipeline: &Pipeline, raw: &[RawDocumentBuf]) -> (Find, usize) {
+/// A find can evaluate `$expr` with the variables that it has, and uses an index for it. Other expressions stay in the pipeline: `$$NOW` is
+/// the time of the whole pipeline, and a variable without a value cannot be passed on. Of such a stage, the find gets the other conditions
+/// in addition.
+pub(super) fn push_down(mut find: Find, pipeline: &Pipeline) -> (Find, usize) {
     let prefix = pipeline.prefix();
-    let mut filters: VecDeque<&RawDocument> = VecDeque::new();
-    for stage in raw.iter().take(prefix.filter_stages) {
-        match stage.get_document("$match") {
-            Ok(filter) if !mentions(filter, "$expr") => filters.push_back(filter),
+    let mut filters = Vec::new();
+    let mut pushed = 0;
+    for stage in pipeline.leading().iter().take(prefix.filter_stages) {
+        let Ok(filter) = stage.get_document("$match") else { break };
+        let part = evaluated_by_find(filter, &find.variables);
+        let is_whole = part.as_bytes().len() == filter.as_bytes().len();
+        filters.push(part);
+        if !is_whole {
             // This stage and those after it stay in the pipeline.
-            _ => break,
+            break;
         }
+        pushed += 1;
     }
-    let pushed = filters.len();
-    if !find.filter.is_empty() {
-        let own = find.filter.clone();
-        find.filter = all_of(std::iter::once(&*own).chain(filters));
-    } else {
-        find.filter = all_of(filters.into_iter());
-    }
+    let own = std::mem::take(&mut find.filter);
+    find.filter = all_of(std::iter::once(own).chain(filters));
     if pushed < prefix.filter_stages {
         return (find, pushed);
     }
     if prefix.sort.is_some() {
-        let written = raw.iter().take(prefix.stages).find_map(|stage| stage.get_document("$sort").ok());
+        let written = pipeline.leading().iter().find_map(|stage| stage.get_document("$sort").ok());
         let Some(sort) = written else { return (find, pushed) };
         find.sort = sort.to_owned();
     }
@@ -99,19 +99,44 @@ pub(super) fn push_down(mut find: Find, pipeline: &Pipeline, raw: &[RawDocumentB
     (find, prefix.stages)
 }
 
-/// Returns the conjunction of filters.
-pub(super) fn all_of<'f>(mut filters: impl Iterator<Item = &'f RawDocument>) -> RawDocumentBuf {
-    let (first, second) = (filters.next(), filters.next());
-    match (first, second) {
-        (None, _) => RawDocumentBuf::new(),
-        (Some(only), None) => only.to_owned(),
-        (Some(first), Some(second)) => {
-            let all: RawArrayBuf = [first, second].into_iter().chain(filters).map(RawDocument::to_owned).collect();
-            let mut filter = RawDocumentBuf::new();
-            filter.append(cstr!("$and"), all);
-            filter
+/// Returns the conditions of a filter that a find with these variables evaluates as the pipeline would.
+fn evaluated_by_find(filter: &RawDocument, variables: &RawDocument) -> RawDocumentBuf {
+    let mut part = RawDocumentBuf::new();
+    for (name, value) in filter.iter().flatten() {
+        let has_expression = name == "$expr" || value_mentions(value, "$expr");
+        if !has_expression || knows_variables(value, variables) {
+            part.append(name, value);
         }
     }
+    part
+}
+
+/// Returns whether all variables that expressions name are the document or have a value here, and none of its operators depends on
+/// chance. Of local variables, and of text that looks like a variable, this is not known.
+fn knows_variables(value: RawBsonRef<'_>, variables: &RawDocument) -> bool {
+    match value {
+        RawBsonRef::String(text) => text.strip_prefix("$$").is_none_or(|variable| {
+            let name = variable.split_once('.').map_or(variable, |(name, _)| name);
+            matches!(name, "ROOT" | "CURRENT" | "REMOVE") || matches!(variables.get(name), Ok(Some(_)))
+        }),
+        RawBsonRef::Document(document) => document.iter().flatten().all(|(name, value)| {
+            !matches!(name.as_str(), "$rand" | "$sampleRate") && knows_variables(value, variables)
+        }),
+        RawBsonRef::Array(array) => array.into_iter().flatten().all(|item| knows_variables(item, variables)),
+        _ => true,
+    }
+}
+
+/// Returns the conjunction of the filters that have conditions.
+fn all_of(filters: impl Iterator<Item = RawDocumentBuf>) -> RawDocumentBuf {
+    let mut filters: Vec<_> = filters.filter(|filter| !filter.is_empty()).collect();
+    if filters.len() > 1 {
+        let all: RawArrayBuf = filters.into_iter().collect();
+        let mut filter = RawDocumentBuf::new();
+        filter.append(cstr!("$and"), all);
+        return filter;
+    }
+    filters.pop().unwrap_or_default()
 }
 
 /// Returns whether a document has a field of this name at any depth. The filter was compiled before, which bounds the depth.

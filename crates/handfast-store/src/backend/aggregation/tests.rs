@@ -1,14 +1,15 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::pipeline::Pipeline;
 use handfast_mql::{Code, CompileOptions};
 
 use super::source::push_down;
-use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
+use crate::decorator::{Address, DelegatingStore, Fault, Faulty, Operation, Plan};
 use crate::{
-    Aggregate, AggregateSource, BatchLimit, DocumentStore, ErrorClass, Find, Insert, MemoryStore, Namespace, Result,
-    Sources, StoreExt,
+    Aggregate, AggregateSource, BatchLimit, Cursor, DocumentStore, ErrorClass, Explain, Explained, Find, Insert,
+    MemoryStore, Namespace, Result, Sources, StoreExt, Verbosity,
 };
 
 fn c() -> Namespace {
@@ -17,8 +18,10 @@ fn c() -> Namespace {
 
 /// Returns the filter, sort, skip and limit of the find that replaces the first stages, and how many stages it replaces.
 fn pushed(stages: Vec<RawDocumentBuf>) -> (RawDocumentBuf, RawDocumentBuf, u64, Option<u64>, usize) {
-    let pipeline = Pipeline::compile(&stages, &CompileOptions::default()).expect("valid");
-    let (find, taken) = push_down(Find::new(c(), rawdoc! {}), &pipeline, &stages);
+    let options = CompileOptions { variables: vec!["v".to_owned(), "without_value".to_owned()] };
+    let pipeline = Pipeline::compile(&stages, &options).expect("valid");
+    let find = Find { variables: rawdoc! { "v": 1 }, ..Find::new(c(), rawdoc! {}) };
+    let (find, taken) = push_down(find, &pipeline);
     (find.filter, find.sort, find.skip, find.limit, taken)
 }
 
@@ -37,10 +40,32 @@ fn the_beginning_of_a_pipeline_becomes_a_find() {
 }
 
 #[test]
-fn expressions_stay_in_the_pipeline_with_what_comes_after_them() {
-    let computed = rawdoc! { "$match": { "$or": [{ "b": 1 }, { "$expr": { "$eq": ["$a", "$b"] } }] } };
-    let stages = vec![rawdoc! { "$match": { "a": 1 } }, computed, rawdoc! { "$limit": 3 }];
-    assert_eq!(pushed(stages), (rawdoc! { "a": 1 }, rawdoc! {}, 0, None, 1));
+fn a_find_evaluates_expressions_with_its_variables() {
+    for expression in
+        [rawdoc! { "$eq": ["$a", "$$v"] }, rawdoc! { "$eq": ["$a", "$b"] }, rawdoc! { "$gt": ["$$ROOT.a", "$$v.x"] }]
+    {
+        let computed = rawdoc! { "$or": [{ "b": 1 }, { "$expr": expression }] };
+        let stages =
+            vec![rawdoc! { "$match": { "a": 1 } }, rawdoc! { "$match": computed.clone() }, rawdoc! { "$limit": 3 }];
+        assert_eq!(pushed(stages), (rawdoc! { "$and": [{ "a": 1 }, computed] }, rawdoc! {}, 0, Some(3), 3));
+    }
+}
+
+#[test]
+fn expressions_of_time_chance_and_missing_variables_stay_in_the_pipeline_with_what_comes_after_them() {
+    for expression in [
+        rawdoc! { "$lt": ["$a", "$$NOW"] },
+        rawdoc! { "$lt": ["$a", "$$CLUSTER_TIME"] },
+        rawdoc! { "$lt": ["$a", { "$rand": {} }] },
+        rawdoc! { "$eq": ["$a", "$$without_value"] },
+        rawdoc! { "$eq": ["$a", "$$without_value.x"] },
+        rawdoc! { "$let": { "vars": { "x": "$a" }, "in": { "$eq": ["$$x", 1] } } },
+    ] {
+        let computed = rawdoc! { "$match": { "b": 1, "$expr": expression.clone() } };
+        let stages = vec![rawdoc! { "$match": { "a": 1 } }, computed, rawdoc! { "$limit": 3 }];
+        let expected = (rawdoc! { "$and": [{ "a": 1 }, { "b": 1 }] }, rawdoc! {}, 0, None, 1);
+        assert_eq!(pushed(stages), expected, "{expression:?}");
+    }
 }
 
 type Watched = Faulty<MemoryStore>;
@@ -84,6 +109,55 @@ async fn a_lookup_finds_many_keys_with_one_request() {
         assert_eq!(first.get_i32("_id").ok(), document.get_i32("k").ok());
     }
     assert!(store.operations() <= 4, "{} operations", store.operations());
+}
+
+/// A store that records the finds that it gets.
+struct Recording(Arc<MemoryStore>, Mutex<Vec<Find>>);
+
+#[async_trait]
+impl DelegatingStore for Recording {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.0
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        self.1.lock().expect("not poisoned").push(request.clone());
+        self.0.find(request).await
+    }
+}
+
+/// Each of the 500 documents finds one of the others by its `_id`, and none of them reads the whole collection.
+#[tokio::test]
+async fn a_lookup_with_an_equality_of_a_variable_finds_documents_by_id() {
+    let store = Arc::new(Recording(watched(Plan::none()).await.inner().clone(), Mutex::default()));
+    let shared: Arc<dyn DocumentStore> = store.clone();
+    for equality in [rawdoc! { "$eq": ["$_id", "$$k"] }, rawdoc! { "$and": [{ "$in": ["$_id", ["$$k"]] }, "$name"] }] {
+        let lookup = rawdoc! { "$lookup": {
+            "from": "others", "let": { "k": "$k" }, "pipeline": [{ "$match": { "$expr": equality } }], "as": "o",
+        } };
+        let aggregate = Aggregate::new(c(), vec![lookup]);
+        let mut cursor = super::open(Arc::clone(&shared), &Sources::seeded(1), aggregate).await.expect("opened");
+        let found = cursor.next_page(BatchLimit { documents: 1000, bytes: usize::MAX }).await.expect("found").documents;
+        assert_eq!(found.len(), 500);
+        for document in &found {
+            let own = document.get_array("o").expect("an array");
+            assert_eq!(own.get_document(0).expect("one").get_i32("_id").ok(), document.get_i32("k").ok());
+        }
+        let finds = std::mem::take(&mut *store.1.lock().expect("not poisoned"));
+        let mut examined = 0;
+        for find in finds.into_iter().filter(|find| find.namespace != c()) {
+            let explain = Explain { explained: Explained::Find(find), verbosity: Verbosity::ExecutionStats };
+            let explained = store.0.explain(explain).await.expect("explained");
+            examined += explained
+                .get_document("executionStats")
+                .expect("statistics")
+                .get_i64("totalDocsExamined")
+                .expect("counted");
+        }
+        assert_eq!(examined, 500);
+    }
 }
 
 #[tokio::test]

@@ -6,13 +6,17 @@ use proptest::sample::select;
 
 use super::{LEVELS_MAX, pushed_down};
 
+fn context() -> Context {
+    Context::new(DateTime::from_millis(0), Timestamp { time: 0, increment: 0 }, 0)
+}
+
 fn compiled(filter: &RawDocument) -> Filter {
     Filter::compile(filter, &CompileOptions::default()).unwrap()
 }
 
 /// Returns the filter that is sent, without the condition that excludes tombstones, and whether it is exact.
 fn sent(filter: &RawDocument) -> (Document, bool) {
-    let weaker = pushed_down(&compiled(filter));
+    let weaker = pushed_down(&compiled(filter), &context());
     let mut sent = Document::try_from(&weaker.filter).unwrap();
     assert_eq!(sent.remove("_hf.del"), Some(Bson::Document(doc! { "$ne": true })), "{filter:?}");
     (sent, weaker.is_exact)
@@ -66,6 +70,32 @@ fn what_can_fail_or_sees_more_is_left_out() {
     check(rawdoc! { "a": { "$gt": bson::RawBson::MinKey } }, doc! {});
     check(rawdoc! { "a": { "$gt": { "x": 1 } } }, doc! {});
     check(rawdoc! { "a..b": 1, "a.$x": 1, "": 1 }, doc! {});
+}
+
+#[test]
+fn equalities_of_expressions_are_sent() {
+    let check = |expression: RawDocumentBuf, expected: Document| {
+        assert_eq!(sent(&rawdoc! { "$expr": expression.clone() }), (expected, false), "{expression:?}");
+    };
+    check(rawdoc! { "$eq": ["$a", 1] }, doc! { "a": { "$eq": 1 } });
+    check(
+        rawdoc! { "$and": [{ "$in": ["$a", [1, 2]] }, { "$eq": ["x", "$b.c"] }] },
+        doc! { "a": { "$in": [1, 2] }, "b.c": { "$eq": "x" } },
+    );
+    // These compare otherwise than a filter, or with the field that users do not see.
+    for expression in [
+        rawdoc! { "$gt": ["$a", 1] },
+        rawdoc! { "$eq": ["$a", [1]] },
+        rawdoc! { "$eq": ["$a", "$b"] },
+        rawdoc! { "$eq": ["$_hf.c", 1] },
+        rawdoc! { "$or": [{ "$eq": ["$a", 1] }] },
+    ] {
+        check(expression, doc! {});
+    }
+    // A negation must not exclude more than its condition.
+    assert_eq!(sent(&rawdoc! { "$nor": [{ "$expr": { "$eq": ["$a", 1] } }] }), (doc! {}, false));
+    let branches = rawdoc! { "$or": [{ "b": 1 }, { "$expr": { "$eq": ["$a", 1] } }] };
+    assert_eq!(sent(&branches), (doc! { "$or": [{ "b": { "$eq": 1 } }, { "a": { "$eq": 1 } }] }, false));
 }
 
 #[test]
@@ -155,6 +185,13 @@ fn expression() -> impl Strategy<Value = Document> {
         doc! { "$expr": { "$gt": [{ "$strLenCP": "$b" }, 0] } },
         doc! { "$expr": { "$eq": [{ "$size": { "$objectToArray": "$$ROOT" } }, 2] } },
         doc! { "$expr": { "$eq": [{ "$type": "$_hf" }, "missing"] } },
+        doc! { "$expr": { "$eq": ["$a", 1] } },
+        doc! { "$expr": { "$and": [{ "$eq": ["$a.b", Bson::Null] }, { "$in": ["$b", [1, "a", { "a": 1 }]] }] } },
+        doc! { "$expr": { "$in": ["$_id", [1, 2.0]] } },
+        doc! { "$expr": { "$eq": ["$_hf.c", "$$REMOVE"] } },
+        doc! { "$expr": { "$ne": ["$_hf.c", 8] } },
+        doc! { "$expr": { "$eq": ["$a", [1]] } },
+        doc! { "$expr": { "$lt": ["$a", 2] } },
     ])
 }
 
@@ -176,10 +213,10 @@ proptest! {
     /// spell the `_id` differently.
     #[test]
     fn a_matching_document_is_found(filter in filter(), fields in vec(("[ab]", value()), 0..3), id in 0..4, respelled: bool) {
-        let context = Context::new(DateTime::from_millis(0), Timestamp { time: 0, increment: 0 }, 0);
+        let context = context();
         let filter = RawDocumentBuf::try_from(&filter).unwrap();
         let Ok(compiled_filter) = Filter::compile(&filter, &CompileOptions::default()) else { return Ok(()) };
-        let weaker = pushed_down(&compiled_filter);
+        let weaker = pushed_down(&compiled_filter, &context);
         let asked = compiled(&weaker.filter);
         let fields: Document = fields.into_iter().collect();
         let with = |id: Bson, rest: Document| {
