@@ -10,7 +10,7 @@ use super::entry::{Draft, check_asset, check_id};
 use super::record::{EntryChange, MINIMUM, SEQUENCE_NUMBER_MAX, integer};
 use super::{Change, Ledger, LedgerFields, Posting, requests};
 use crate::steps::{Added, Pages, Steps};
-use crate::value::same_id;
+use crate::value::{equal, one_of, same_id};
 use crate::{Error, Result};
 
 /// The balance of an account at a place.
@@ -183,7 +183,7 @@ impl Ledger {
             Some(minimum) => doc! { "$set": { &fields.minimum: minimum } },
             None => doc! { "$unset": { &fields.minimum: "" } },
         };
-        self.accounts.update_one(&doc! { "_id": id.clone() }, &update).await?;
+        self.accounts.update_one(&doc! { "_id": equal(&id) }, &update).await?;
         // A poster that looked before this entry has lost the place that it wanted, and looks again.
         let fence = Change::new(id, 0, there.asset).called(MINIMUM);
         let draft = Draft::new(Bson::ObjectId(self.sources.ids.object_id()), self.now(), vec![fence]);
@@ -198,7 +198,7 @@ impl Ledger {
     /// # Errors
     /// [`Error::Damaged`] for a document that is not an account.
     pub async fn account(&self, id: impl Into<Bson>) -> Result<Option<Account>> {
-        let found = self.accounts.find_one(&doc! { "_id": id.into() }).await?;
+        let found = self.accounts.find_one(&doc! { "_id": equal(&id.into()) }).await?;
         found.map(|document| Account::read(&self.accounts, &document, self.fields())).transpose()
     }
 
@@ -210,9 +210,9 @@ impl Ledger {
     /// Returns the accounts of a draft, and inserts documents for those that have none.
     pub(super) async fn accounts_of(&self, draft: &Draft) -> Result<Vec<Account>> {
         let wanted = draft.accounts();
-        let ids: Vec<_> = wanted.iter().map(|(id, _)| (*id).clone()).collect();
-        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
-        let found = self.accounts.find(&doc! { "_id": { "$in": ids } }, &Document::new(), limit).await?;
+        let ids = wanted.iter().map(|(id, _)| (*id).clone());
+        let limit = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
+        let found = self.accounts.find(&doc! { "_id": one_of(ids) }, &Document::new(), limit).await?;
         let found = found
             .iter()
             .map(|document| Account::read(&self.accounts, document, self.fields()))
@@ -238,7 +238,7 @@ impl Ledger {
     /// Sets the asset of an account that another program has inserted.
     async fn name_asset(&self, account: &Account, asset: &str) -> Result<Account> {
         let field = &self.fields().asset;
-        let filter = doc! { "_id": account.id.clone(), field: { "$exists": false } };
+        let filter = doc! { "_id": equal(&account.id), field: { "$exists": false } };
         self.accounts.update_one(&filter, &doc! { "$set": { field: asset } }).await?;
         self.opened(&account.id).await
     }

@@ -6,6 +6,7 @@ use super::account::{Account, Cache};
 use super::account_state::AccountState;
 use super::record::{EntryChange, integer};
 use super::{Entry, EntryState, Ledger, Link, PAGE, Proc, Status, requests};
+use crate::value::equal;
 use crate::{Error, Result};
 
 /// The balance of an account, in the smallest unit of its asset.
@@ -159,7 +160,7 @@ impl Ledger {
     /// Returns the error of the first entry of the account that cannot be read.
     pub(super) async fn unreadable(&self, account: &Bson) -> Result<Option<Error>> {
         let fields = self.fields();
-        let mut pages = self.entries.pages(&doc! { fields.of_change(&fields.account): account.clone() }, PAGE).await?;
+        let mut pages = self.entries.pages(&doc! { fields.of_change(&fields.account): equal(account) }, PAGE).await?;
         while let Some(page) = pages.next().await? {
             if let Some(error) = page.iter().find_map(|document| self.read(document).err()) {
                 return Ok(Some(error));

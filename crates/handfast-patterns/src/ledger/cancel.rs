@@ -17,7 +17,7 @@ use super::entry::Draft;
 use super::{Change, Entry, EntryEvent, Ledger, Link, Posting, Refusal, requests};
 use crate::metrics::Event;
 use crate::steps::Request;
-use crate::value::same_id;
+use crate::value::{equal, same_id};
 use crate::{Error, Result};
 
 /// Attempts at an entry that has changed meanwhile, which happens twice at most.
@@ -108,7 +108,7 @@ impl Ledger {
             let account = self.account(change.account.clone()).await?;
             let cached = account.and_then(|account| account.cache).map_or(0, |cache| cache.seq_id);
             if cached >= change.seq_id && cached <= self.last_place(&change.account).await? {
-                let stale = doc! { "_id": change.account.clone(), fields.of_cache(&fields.seq_id): cached };
+                let stale = doc! { "_id": equal(&change.account), fields.of_cache(&fields.seq_id): cached };
                 self.accounts.update_one(&stale, &doc! { "$unset": { &fields.cache: "" } }).await?;
             }
             let Request { filter, update } = requests::reset_behind(fields, &change.account, change.seq_id);

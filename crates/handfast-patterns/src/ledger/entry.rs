@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bson::{Bson, DateTime, Document};
 
-use crate::value::same_id;
+use crate::value::{is_condition, same_id};
 use crate::{Error, Result};
 
 /// Limit on the changes of one entry: an entry is one document, and each account in it costs a query for its state.
@@ -216,6 +216,10 @@ pub(super) fn check_id(id: &Bson, of: &str) -> Result<()> {
             Err(Error::invalid(format!("{of} cannot have the id {id}")))
         }
         Bson::Double(number) if number.is_nan() => Err(Error::invalid(format!("{of} cannot have the id NaN"))),
+        Bson::Decimal128(number) if number.to_string() == "NaN" => {
+            Err(Error::invalid(format!("{of} cannot have the id NaN")))
+        }
+        id if is_condition(id) => Err(Error::invalid(format!("{of} cannot have the id {id}: $ begins an operator"))),
         _ => Ok(()),
     }
 }

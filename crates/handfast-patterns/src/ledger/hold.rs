@@ -20,6 +20,7 @@ use tracing::Instrument;
 use super::entry::{Draft, VALUE_MAX};
 use super::{Change, Entry, HoldEvent, HoldState, Ledger, Link, Posting};
 use crate::metrics::Event;
+use crate::value::equal;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// Limit on the announcements of one authorisation that are removed at once; the expiry finds further ones.
@@ -224,7 +225,7 @@ impl Ledger {
     /// Removes the announcements of an authorisation that is resolved. It has one for each time that it was sent.
     async fn forget(&self, id: &Bson) -> Result<()> {
         for _ in 0..ANNOUNCED_MAX {
-            if !self.holds.delete_one(&doc! { &self.fields().entry: id.clone() }).await? {
+            if !self.holds.delete_one(&doc! { &self.fields().entry: equal(id) }).await? {
                 break;
             }
         }
@@ -267,7 +268,7 @@ impl Ledger {
         let expires_at = announced.get_datetime(&self.fields().expires_at).copied().unwrap_or(DateTime::MIN);
         if expires_at <= self.ago(self.options.late_after) {
             let announced = announced.get("_id").cloned().unwrap_or(Bson::Null);
-            return self.holds.delete_one(&doc! { "_id": announced }).await;
+            return self.holds.delete_one(&doc! { "_id": equal(&announced) }).await;
         }
         Ok(false)
     }

@@ -112,6 +112,7 @@ pub use verify::Verified;
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Steps, raw};
+use crate::value::equal;
 use crate::{CancellationToken, Error, FieldNames, Result, Runner, RunnerOptions};
 
 /// Limit on the places of an account that are read at once.
@@ -295,7 +296,7 @@ impl Ledger {
     /// # Errors
     /// [`Error::Damaged`] for a document that is not an entry.
     pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Entry>> {
-        let found = self.entries.find_one(&doc! { "_id": id.into() }).await?;
+        let found = self.entries.find_one(&doc! { "_id": equal(&id.into()) }).await?;
         found.map(|document| self.read(&document)).transpose()
     }
 
