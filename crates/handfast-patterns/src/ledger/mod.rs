@@ -73,6 +73,7 @@ mod hold;
 mod lost;
 mod minimum;
 mod options;
+pub(crate) mod parts;
 mod post;
 mod rebuild;
 mod record;
@@ -213,8 +214,8 @@ impl Ledger {
     /// indexes. The collections of accounts and of authorisations are in the same database.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range.
-    /// [`Error::Store`] if the store fails or cannot have unique indexes.
+    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range,
+    /// and if the accounts or the authorisations of another ledger are in one of the collections. [`Error::Store`] if the store fails or cannot have unique indexes.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -230,7 +231,8 @@ impl Ledger {
     /// Opens a ledger to read it. It records no settings and creates no indexes.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range.
+    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range,
+    /// and if the accounts or the authorisations of another ledger are in one of the collections.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
