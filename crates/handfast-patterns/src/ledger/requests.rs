@@ -56,7 +56,8 @@ fn if_valid(fields: &LedgerFields, value: impl Into<Bson>) -> Document {
     doc! { "$cond": [valid, value.into(), 0_i64] }
 }
 
-/// Returns the pipeline of an account's places that match: their number, the last one, and the sums of those that count.
+/// Returns the pipeline of an account's places that match: their number, the last one, and the sums of those that count
+/// and of those that are not committed.
 pub(super) fn account_state(
     fields: &LedgerFields,
     account: &Bson,
@@ -64,6 +65,7 @@ pub(super) fn account_state(
     until: Option<DateTime>,
 ) -> Vec<Document> {
     let hold = doc! { "$ifNull": [change(fields, &fields.hold), 0_i64] };
+    let is_uncommitted = doc! { "$ne": [format!("${}", fields.proc), Proc::Committed.name()] };
     let mut pipeline = unwound(fields, account, &Bson::Document(seq_id));
     if let Some(until) = until {
         pipeline.push(doc! { "$match": { &fields.ts: { "$lte": until } } });
@@ -74,6 +76,7 @@ pub(super) fn account_state(
         "last": { "$max": change(fields, &fields.seq_id) },
         "balance": { "$sum": if_valid(fields, change(fields, &fields.value)) },
         "held": { "$sum": if_valid(fields, hold) },
+        "uncommitted": { "$sum": { "$cond": [is_uncommitted, if_valid(fields, change(fields, &fields.value)), 0_i64] } },
         "cancels": { "$push": format!("${}", fields.cancels) },
     } });
     pipeline
