@@ -131,6 +131,7 @@ impl Entry {
         self.changes.len() == draft.changes.len()
             && self.changes.iter().zip(&draft.changes).all(same)
             && self.link == draft.link
+            && self.expires_at == draft.expires_at
             && (draft.id.as_document().is_some() || self.metadata == draft.metadata)
     }
 
