@@ -18,7 +18,7 @@ use bson::{Bson, DateTime, Document, doc};
 use handfast_store::Applied;
 use tracing::Instrument;
 
-use super::entry::{Draft, VALUE_MAX};
+use super::entry::{Draft, VALUE_MAX, check_callers_id};
 use super::{Change, Entry, HoldEvent, HoldState, Ledger, Link, Posting};
 use crate::metrics::Event;
 use crate::value::equal;
@@ -108,9 +108,7 @@ impl Ledger {
         if !(1..=VALUE_MAX).contains(&value) {
             return Err(Error::invalid(format!("an authorisation is of {value}, it must be from 1 to {VALUE_MAX}")));
         }
-        if let Some(Bson::Document(_)) = id {
-            return Err(Error::invalid("an entry's id is no document: those name what the ledger makes itself"));
-        }
+        check_callers_id(id.as_ref())?;
         let id = id.unwrap_or_else(|| Bson::ObjectId(self.sources.ids.object_id()));
         let change = Change { hold: value, ..Change::new(payer, 0, asset).called("authorise") };
         let mut draft = Draft { metadata, ..Draft::new(id, self.now(), vec![change]) };

@@ -96,7 +96,7 @@ use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
 pub use account::{Account, Accounts, Cache, NewAccount};
 pub use balance::{AsOf, Balance, Line};
-pub use cancel::Cancel;
+pub use cancel::{Cancel, REASON_CHARACTERS_MAX};
 pub use entry::{CHANGES_MAX, Change, Link, NewEntry, VALUE_MAX};
 pub use export::{Export, ExportFormat};
 pub use finding::{Amount, Finding, Gap};
