@@ -92,7 +92,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Bson, DateTime, Document, doc};
-use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
+use handfast_mql::Code;
+use handfast_store::{DocumentStore, Error as StoreError, IndexSpec, Namespace, Sources};
 
 pub use account::{Account, Accounts, Cache, NewAccount};
 pub use balance::{AsOf, Balance, Line};
@@ -271,10 +272,24 @@ impl Ledger {
         let waiting =
             IndexSpec { partial_filter: Some(raw(&requests::uncommitted(fields))?), ..IndexSpec::new(raw(&waiting)?) };
         let time = IndexSpec::new(raw(&export::by_time(fields))?);
-        self.entries.create_indexes([place, waiting, time]).await?;
+        self.entries.create_indexes([place, waiting, time]).await.map_err(|error| self.unique_places(error))?;
         let expiry = IndexSpec::new(raw(&doc! { &fields.expires_at: 1 })?);
         let entry = IndexSpec::new(raw(&doc! { &fields.entry: 1 })?);
         self.holds.create_indexes([expiry, entry]).await
+    }
+
+    /// Says how it came that two entries have the same place, if the index cannot be created because of that.
+    fn unique_places(&self, error: Error) -> Error {
+        let Error::Store(error) = error else { return error };
+        if error.code() != Code::DuplicateKey {
+            return error.into();
+        }
+        let text = format!(
+            "two entries of {} have the same place of an account, so that its unique index cannot be created: the index was dropped, \
+             or a dump restored, while programs posted. Stop them; `handfast ledger verify` names the accounts: {error}",
+            self.entries.namespace()
+        );
+        StoreError::command(Code::DuplicateKey, text).into()
     }
 
     /// Returns whether the unique index on accounts and places exists.

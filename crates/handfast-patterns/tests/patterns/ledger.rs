@@ -21,7 +21,7 @@ use handfast_patterns::ledger::{
 };
 use handfast_patterns::{Error, Result, Round};
 use handfast_store::decorator::{Faulty, Plan as Faults};
-use handfast_store::{Find, StoreExt};
+use handfast_store::{DropIndexes, Find, IndexSelector, StoreExt};
 
 use crate::crash::World;
 
@@ -492,4 +492,22 @@ async fn an_account_that_is_open_otherwise_says_in_which_settings() {
         let error = ledger.open_account(other).await.unwrap_err().to_string();
         assert!(error.contains(said) && error.contains("open with other settings"), "{error}");
     }
+}
+
+/// Programs that post without the index take the same places.
+#[tokio::test]
+async fn entries_at_the_same_place_keep_a_ledger_closed() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR").with_id(1)).await;
+    let all = DropIndexes { namespace: world.namespace("tx"), selector: IndexSelector::All };
+    world.store.drop_indexes(all).await.unwrap();
+    let mut copy = self::all(&world, "tx").await.remove(0);
+    copy.insert("_id", 2);
+    let copy = bson::RawDocumentBuf::try_from(&copy).unwrap();
+    world.store.insert_one(&world.namespace("tx"), copy).await.unwrap();
+    let error = open(&world).await.err().expect("there is no unique index");
+    assert_eq!(error.code(), handfast_mql::Code::DuplicateKey);
+    assert!(error.to_string().contains("two entries of test.tx have the same place"), "{error}");
+    assert!(!ledger.verify_all().await.unwrap().is_clean());
 }
