@@ -20,7 +20,7 @@ pub(crate) const COMMAND: Command =
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastReconcileLedger");
-    let count = arguments.unsigned("count")?.unwrap_or(COUNT);
+    let count = arguments.exact_unsigned("count")?.unwrap_or(COUNT);
     arguments.finish()?;
     let Some(count) = u32::try_from(count).ok().filter(|count| (1..=COUNT_MAX).contains(&u64::from(*count))) else {
         return Err(invalid(format!("count must be from 1 to {COUNT_MAX}, and is {count}")));
