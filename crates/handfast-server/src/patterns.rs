@@ -7,10 +7,11 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bson::RawDocumentBuf;
 use handfast_mql::Code;
 use handfast_patterns::{JobQueue, JobQueueOptions, Ledger, LedgerOptions};
 use handfast_store::decorator::{DelegatingStore, WithDurability};
-use handfast_store::{DocumentStore, Namespace};
+use handfast_store::{DocumentStore, Namespace, StoreExt};
 use handfast_txn::Transaction;
 use lru::LruCache;
 
@@ -128,6 +129,18 @@ pub(crate) async fn of<P: Pattern>(call: &Call<'_>) -> CommandResult<P> {
 pub(crate) async fn outside<P: Pattern>(call: &Call<'_>) -> CommandResult<P> {
     let pattern = opened::<P>(call).await?;
     Ok(pattern.on(durable_store(call)))
+}
+
+/// Returns the ledger with what a command resolves, in its transaction; `None` if there is no such ledger. A name that is misspelt creates none.
+pub(crate) async fn ledger_with_entries(call: &Call<'_>) -> CommandResult<Option<Ledger>> {
+    let (shared, namespace) = (call.shared, call.request.namespace()?);
+    if Ledger::kept(&shared.patterns).get(&namespace, shared.now()).is_none()
+        && LedgerOptions::recorded(store_of(shared), &namespace).await?.is_none()
+        && store_of(shared).find_one(&namespace, RawDocumentBuf::new()).await?.is_none()
+    {
+        return Ok(None);
+    }
+    of(call).await.map(Some)
 }
 
 /// Returns the ledger that a command reads, in its transaction. It is not created, so that its reader needs no role to do so.

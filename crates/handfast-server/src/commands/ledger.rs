@@ -88,8 +88,12 @@ async fn resolved(call: &Call<'_>, hold: &Bson, requested: HoldState, resolution
             let info = doc! { "holdState": state.to_string(), "entry": by.id };
             Err(with_info(Code::IllegalOperation, format!("hold {hold} is {state} already"), info)?)
         }
-        Resolution::Missing => Err(CommandError::new(Code::NoSuchKey, format!("there is no hold {hold}"))),
+        Resolution::Missing => Err(no_hold(hold)),
     }
+}
+
+fn no_hold(hold: &Bson) -> CommandError {
+    CommandError::new(Code::NoSuchKey, format!("there is no hold {hold}"))
 }
 
 /// Returns an error with `errInfo`.

@@ -21,7 +21,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let id = named(&mut arguments, "entry")?;
     let reason = required_text(&mut arguments, "reason")?;
     arguments.finish()?;
-    let ledger: Ledger = patterns::of(call).await?;
+    let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(missing(&id)) };
     let mut writer = Writer::new();
     writer.put("canceled", true);
     match ledger.cancel(id.clone(), reason).await? {
@@ -31,9 +31,13 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
             put_value(&mut writer, "reversedBy", &by.id)?;
         }
         Cancel::Refused(refusal) => return Err(refused(refusal)?),
-        Cancel::Missing => return Err(CommandError::new(Code::NoSuchKey, format!("there is no entry {id}"))),
+        Cancel::Missing => return Err(missing(&id)),
     }
     Ok(writer.into())
+}
+
+fn missing(id: &Bson) -> CommandError {
+    CommandError::new(Code::NoSuchKey, format!("there is no entry {id}"))
 }
 
 /// Fails in a transaction if the entry that it has canceled was canceled before.

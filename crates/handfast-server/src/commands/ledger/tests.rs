@@ -237,3 +237,31 @@ async fn a_ledger_has_no_accounts_where_the_server_keeps_its_users() {
         }
     }
 }
+
+/// A name that is misspelt creates no collections.
+#[tokio::test]
+async fn what_resolves_entries_creates_no_ledger() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    for command in [
+        cancel("order 7"),
+        rawdoc! { "handfastCaptureHold": "tx", "hold": { "_id": "order 7" } },
+        rawdoc! { "handfastReleaseHold": "tx", "hold": { "_id": "order 7" } },
+    ] {
+        check_refused(&mut client, command, 4, "there is no").await;
+    }
+    assert!(batch(&client.run("d", rawdoc! { "listCollections": 1 }).await).is_empty());
+}
+
+#[tokio::test]
+async fn two_ledgers_do_not_share_accounts() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    open_ann(&mut client).await;
+    let other = rawdoc! { "handfastOpenAccount": "ty", "account": { "_id": "ann", "asset": "EUR" } };
+    check_refused(&mut client, other, 2, "d.account has the accounts of the ledger d.tx").await;
+    let balance = rawdoc! { "handfastBalance": "ty", "account": "ann" };
+    check_refused(&mut client, balance, 2, "d.account has the accounts of the ledger d.tx").await;
+    let job = rawdoc! { "handfastEnqueueJob": "account", "job": { "type": "mail" } };
+    check_refused(&mut client, job, 2, "d.account belongs to a ledger").await;
+}
