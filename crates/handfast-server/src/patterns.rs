@@ -14,6 +14,7 @@ use handfast_store::decorator::{DelegatingStore, WithDurability};
 use handfast_store::{DocumentStore, Namespace, StoreExt};
 use handfast_txn::Transaction;
 use lru::LruCache;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::auth::guard::is_protected;
 use crate::commands::Call;
@@ -33,6 +34,8 @@ const OPEN_TIME_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct OpenPatterns {
     queues: Kept<JobQueue>,
     ledgers: Kept<Ledger>,
+    /// Held shared by commands that rely on a unique index, and alone by those that may drop it.
+    indexes: RwLock<()>,
 }
 
 /// The open patterns of a kind, by their collections.
@@ -97,7 +100,17 @@ impl DelegatingStore for TransactionStore {
 
 impl OpenPatterns {
     pub(crate) fn new() -> Self {
-        OpenPatterns { queues: Kept::new(), ledgers: Kept::new() }
+        OpenPatterns { queues: Kept::new(), ledgers: Kept::new(), indexes: RwLock::new(()) }
+    }
+
+    /// Keeps the unique indexes of patterns while a command relies on them: from the opening of its pattern, which creates them, until its document is inserted.
+    pub(crate) async fn keep_indexes(&self) -> RwLockReadGuard<'_, ()> {
+        self.indexes.read().await
+    }
+
+    /// Waits for the commands that rely on unique indexes, and keeps others waiting: an index may be dropped. Afterwards the patterns must be forgotten.
+    pub(crate) async fn may_drop_indexes(&self) -> RwLockWriteGuard<'_, ()> {
+        self.indexes.write().await
     }
 
     /// Forgets all patterns: a collection or an index was dropped, or a collection was renamed.

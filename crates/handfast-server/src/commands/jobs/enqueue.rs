@@ -22,6 +22,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let job = arguments.document("job")?;
     let job = read(arguments.required("job", job)?)?;
     arguments.finish()?;
+    let _kept = call.shared.patterns.keep_indexes().await;
     let queue: JobQueue = patterns::of(call).await?;
     let enqueued = queue.enqueue(job).await?;
     let mut writer = Writer::new();

@@ -21,6 +21,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let id = named(&mut arguments, "entry")?;
     let reason = required_text(&mut arguments, "reason")?;
     arguments.finish()?;
+    let _kept = call.shared.patterns.keep_indexes().await;
     let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(missing(&id)) };
     let mut writer = Writer::new();
     writer.put("canceled", true);

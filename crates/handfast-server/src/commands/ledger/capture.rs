@@ -17,6 +17,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let hold = named(&mut arguments, "hold")?;
     let capture = arguments.exact_integer("value")?.map_or(Capture::Full, Capture::Part);
     arguments.finish()?;
+    let _kept = call.shared.patterns.keep_indexes().await;
     let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(no_hold(&hold)) };
     let resolution = ledger.capture(hold.clone(), capture).await?;
     resolved(call, &hold, HoldState::Captured, resolution).await

@@ -25,6 +25,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let Some(count) = u32::try_from(count).ok().filter(|count| (1..=COUNT_MAX).contains(&u64::from(*count))) else {
         return Err(invalid(format!("count must be from 1 to {COUNT_MAX}, and is {count}")));
     };
+    let _kept = call.shared.patterns.keep_indexes().await;
     let ledger: Ledger = patterns::of(call).await?;
     let (expired, committed) = (ledger.expire(count).await?, ledger.commit(count).await?);
     let mut writer = Writer::new();

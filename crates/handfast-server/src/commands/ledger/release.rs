@@ -16,6 +16,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastReleaseHold");
     let hold = named(&mut arguments, "hold")?;
     arguments.finish()?;
+    let _kept = call.shared.patterns.keep_indexes().await;
     let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(no_hold(&hold)) };
     let resolution = ledger.release(hold.clone()).await?;
     resolved(call, &hold, HoldState::Released, resolution).await
