@@ -201,6 +201,12 @@ impl SettingsRecord {
         self.compare(to).await?.ok_or_else(|| self.removed())
     }
 
+    /// Removes the record if it has these settings.
+    pub(crate) async fn remove(&self, ours: &Document) -> Result<()> {
+        let filter = doc! { "_id": self.id.clone(), "settings": ours.clone() };
+        self.steps.delete_one(&filter).await.map(|_| ())
+    }
+
     fn removed(&self) -> Error {
         Error::invalid(format!("the record of settings in {} was removed just now: open again", self.namespace()))
     }

@@ -57,6 +57,28 @@ pub(crate) fn same_id(one: &Bson, other: &Bson) -> bool {
     one == other || matches!((key_of(one), key_of(other)), (Ok(one), Ok(other)) if one == other)
 }
 
+/// Returns the condition that a field has this value. A filter takes a document whose first name begins with `$` for
+/// operators and a regular expression for a pattern, which would match other documents than the one that a caller
+/// names. Other values are conditions of their own, by which a store finds an `_id` without choosing a plan.
+pub(crate) fn equal(value: &Bson) -> Bson {
+    if is_condition(value) { doc! { "$eq": value.clone() }.into() } else { value.clone() }
+}
+
+/// Returns the condition that a field has one of these values. It leaves out a value that `$in` takes for a pattern or
+/// refuses: no `_id` can be one.
+pub(crate) fn one_of(values: impl IntoIterator<Item = Bson>) -> Document {
+    doc! { "$in": values.into_iter().filter(|value| !is_condition(value)).collect::<Vec<_>>() }
+}
+
+/// Returns whether a filter takes a value for a condition and not for a value to be compared with.
+pub(crate) fn is_condition(value: &Bson) -> bool {
+    match value {
+        Bson::RegularExpression(_) => true,
+        Bson::Document(document) => document.keys().next().is_some_and(|name| name.starts_with('$')),
+        _ => false,
+    }
+}
+
 /// Returns the integer at a path; 0 if the field is missing. Any numeric type will do, because shells write numbers in
 /// several.
 pub(crate) fn integer(document: &Document, path: &str) -> Result<i64> {

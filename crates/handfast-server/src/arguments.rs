@@ -207,14 +207,7 @@ impl<'a> Arguments<'a> {
     /// Reads a number that is not negative.
     #[inline]
     pub(crate) fn unsigned(&mut self, name: &str) -> CommandResult<Option<u64>> {
-        let Some(number) = self.integer(name)? else { return Ok(None) };
-        match u64::try_from(number) {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => {
-                let text = format!("BSON field '{name}' value must be >= 0, actual value '{number}'");
-                Err(CommandError::new(NEGATIVE_VALUE, text))
-            }
-        }
+        self.integer(name)?.map(|number| not_negative(name, number)).transpose()
     }
 
     /// Reads a number of any type that is an integer, such as an amount of money: no fraction of it is cut off.
@@ -229,6 +222,14 @@ impl<'a> Arguments<'a> {
             let text = format!("BSON field '{}.{name}' must be an integer of 64 bits", self.path);
             CommandError::new(Code::BadValue, text)
         })
+    }
+
+    /// Reads a number of any type that is an integer and not negative, such as a number of milliseconds.
+    ///
+    /// # Errors
+    /// `BadValue` (2) for a fraction, and for a number that does not fit into 64 bits; 51024 for a negative one.
+    pub(crate) fn exact_unsigned(&mut self, name: &str) -> CommandResult<Option<u64>> {
+        self.exact_integer(name)?.map(|number| not_negative(name, number)).transpose()
     }
 
     #[inline]
@@ -282,6 +283,13 @@ impl<'a> Arguments<'a> {
             }
         }
     }
+}
+
+fn not_negative(name: &str, number: i64) -> CommandResult<u64> {
+    u64::try_from(number).map_err(|_| {
+        let text = format!("BSON field '{name}' value must be >= 0, actual value '{number}'");
+        CommandError::new(NEGATIVE_VALUE, text)
+    })
 }
 
 /// Returns the bit of a position, or 0 beyond the 64th.

@@ -255,7 +255,8 @@ fn check(msg: &OpMsg<'_>) -> CommandResult<()> {
     Ok(())
 }
 
-fn check_document(document: &RawDocument) -> CommandResult<()> {
+/// Checks the size and the depth of a command, before any recursive function reads it.
+pub(crate) fn check_document(document: &RawDocument) -> CommandResult<()> {
     let limits = depth::Limits { nesting_max: NESTING_MAX, bytes_max: COMMAND_BYTES_MAX };
     depth::check(document.as_bytes(), limits).map_err(|error| match error.code() {
         Code::Overflow => {

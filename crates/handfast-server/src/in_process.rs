@@ -13,9 +13,11 @@ use handfast_mql::Code;
 use handfast_store::Result;
 
 use crate::auth::login::Authenticated;
+use crate::auth::user::UserId;
 use crate::auth::{Password, UserName};
 use crate::dispatch;
 use crate::error::CommandError;
+use crate::exchange::check_document;
 use crate::reply::failure;
 use crate::request::Request;
 use crate::state::{Client, Shared};
@@ -75,6 +77,11 @@ impl LocalClient {
         self.client.login.user().is_some_and(|user| user.generation == self.shared.users.generation())
     }
 
+    /// Returns the id of the user who has logged in. A user who is removed and added again has another one.
+    pub fn user_id(&self) -> Option<UserId> {
+        self.client.user_id()
+    }
+
     /// Returns another client, with the login of this one.
     pub fn same_login(&self, remote: impl Into<String>) -> LocalClient {
         let client = InProcess { shared: Arc::clone(&self.shared) }.connect(remote);
@@ -87,7 +94,7 @@ impl LocalClient {
     /// # Cancellation
     /// The command may or may not be carried out.
     pub async fn run(&mut self, database: &str, command: &RawDocument) -> RawDocumentBuf {
-        let request = match Request::new(command, &[], Some(database), false) {
+        let request = match check_document(command).and_then(|()| Request::new(command, &[], Some(database), false)) {
             Ok(request) => request.of_user(self.client.user_id()),
             Err(error) => return failure(&error),
         };

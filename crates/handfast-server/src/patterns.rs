@@ -15,14 +15,16 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bson::RawDocumentBuf;
 use handfast_mql::Code;
 use handfast_patterns::{
     ExactlyOnce, JobQueue, JobQueueOptions, Ledger, LedgerOptions, SyncFlag, TwoPhase, VersionedTree,
 };
 use handfast_store::decorator::{DelegatingStore, WithDurability};
-use handfast_store::{DocumentStore, Namespace};
+use handfast_store::{DocumentStore, Namespace, StoreExt};
 use handfast_txn::Transaction;
 use lru::LruCache;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::auth::guard::is_protected;
 use crate::commands::Call;
@@ -46,6 +48,8 @@ pub(crate) struct OpenPatterns {
     two_phase: Kept<TwoPhase>,
     flags: Kept<SyncFlag>,
     trees: Kept<VersionedTree>,
+    /// Held shared by commands that rely on a unique index, and alone by those that may drop it.
+    indexes: RwLock<()>,
 }
 
 /// The open patterns of a kind, by their collections.
@@ -130,7 +134,18 @@ impl OpenPatterns {
             two_phase: Kept::new(),
             flags: Kept::new(),
             trees: Kept::new(),
+            indexes: RwLock::new(()),
         }
+    }
+
+    /// Keeps the unique indexes of patterns while a command relies on them: from the opening of its pattern, which creates them, until its document is inserted.
+    pub(crate) async fn keep_indexes(&self) -> RwLockReadGuard<'_, ()> {
+        self.indexes.read().await
+    }
+
+    /// Waits for the commands that rely on unique indexes, and keeps others waiting: an index may be dropped. Afterwards the patterns must be forgotten.
+    pub(crate) async fn may_drop_indexes(&self) -> RwLockWriteGuard<'_, ()> {
+        self.indexes.write().await
     }
 
     /// Forgets all patterns: a collection or an index was dropped, or a collection was renamed.
@@ -172,9 +187,16 @@ pub(crate) async fn outside<P: Pattern>(call: &Call<'_>) -> CommandResult<P> {
     Ok(pattern.on(durable_store(call)))
 }
 
-/// Returns the ledger that a command reads, in its transaction.
-pub(crate) async fn ledger_to_read(call: &Call<'_>) -> CommandResult<Ledger> {
-    to_read(call).await
+/// Returns the ledger with what a command resolves, in its transaction; `None` if there is no such ledger. A name that is misspelt creates none.
+pub(crate) async fn ledger_with_entries(call: &Call<'_>) -> CommandResult<Option<Ledger>> {
+    let (shared, namespace) = (call.shared, call.request.namespace()?);
+    if Ledger::kept(&shared.patterns).get(&namespace, shared.now()).is_none()
+        && LedgerOptions::recorded(store_of(shared), &namespace).await?.is_none()
+        && store_of(shared).find_one(&namespace, RawDocumentBuf::new()).await?.is_none()
+    {
+        return Ok(None);
+    }
+    of(call).await.map(Some)
 }
 
 /// Returns the pattern that a command reads, in its transaction. It is not created, so that its reader needs no role to do so.

@@ -7,6 +7,7 @@ use handfast_store::IndexSpec;
 
 use super::fence::Mark;
 use crate::steps::{Steps, raw};
+use crate::value::equal;
 use crate::{Error, Result, Round};
 
 /// Options for the list of applied tokens in each document.
@@ -32,9 +33,9 @@ impl Memory {
     pub(super) fn unless_applied<'a>(&self, id: &Bson, mark: impl Into<Mark<'a>>) -> Document {
         let mark = mark.into();
         match mark.fenced() {
-            None => doc! { "_id": id.clone(), &self.tokens_field: { "$ne": mark.made() } },
+            None => doc! { "_id": equal(id), &self.tokens_field: { "$ne": mark.made() } },
             Some(fenced) => doc! {
-                "_id": id.clone(),
+                "_id": equal(id),
                 "$nor": [{ &self.tokens_field: mark.made() }, { &self.tokens_field: fenced }],
             },
         }
@@ -42,12 +43,12 @@ impl Memory {
 
     /// Returns a filter for the document if it has applied the update.
     pub(super) fn if_applied<'a>(&self, id: &Bson, mark: impl Into<Mark<'a>>) -> Document {
-        doc! { "_id": id.clone(), &self.tokens_field: mark.into().made() }
+        doc! { "_id": equal(id), &self.tokens_field: mark.into().made() }
     }
 
     /// Returns a filter for the document if a later holder has written to it; `None` for a token.
     pub(super) fn if_fenced(&self, id: &Bson, mark: Mark<'_>) -> Option<Document> {
-        Some(doc! { "_id": id.clone(), &self.tokens_field: mark.fenced()? })
+        Some(doc! { "_id": equal(id), &self.tokens_field: mark.fenced()? })
     }
 
     /// Returns the part of an update that adds the mark to the list.

@@ -11,6 +11,7 @@ use super::{Change, Fence, Memory, Token, UpdateOutcome};
 use crate::metrics::{self, Span};
 use crate::steps::{Steps, is_duplicate_of};
 use crate::update::merged;
+use crate::value::equal;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// Attempts at an update that races with others. At each attempt another one has succeeded.
@@ -179,7 +180,7 @@ impl ExactlyOnce {
         if change.inserts() {
             return Ok(None);
         }
-        let there = self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_some();
+        let there = self.steps.find_one(&doc! { "_id": equal(id) }).await?.is_some();
         Ok(match (there, change.guard()) {
             (false, _) => Some(UpdateOutcome::Missing),
             (true, Some(_)) => Some(UpdateOutcome::Refused),

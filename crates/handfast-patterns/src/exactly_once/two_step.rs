@@ -12,6 +12,7 @@ use super::{Change, Memory, Token, UpdateOutcome};
 use crate::metrics::{self, Event, Span};
 use crate::steps::{Steps, is_duplicate_of, raw};
 use crate::update::merged;
+use crate::value::equal;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// Attempts at step 1 when other processes insert the document meanwhile.
@@ -128,7 +129,7 @@ impl TwoStep {
             if self.steps.find_one(&self.options.memory.if_applied(&id, token)).await?.is_some() {
                 return Ok(UpdateOutcome::AlreadyApplied);
             }
-            if !self.change.inserts() && self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_none() {
+            if !self.change.inserts() && self.steps.find_one(&doc! { "_id": equal(&id) }).await?.is_none() {
                 return Ok(UpdateOutcome::Missing);
             }
         }
@@ -152,12 +153,12 @@ impl TwoStep {
 
     /// Makes step 2, which removes the token from the list and makes the change. It matches once.
     async fn apply_pending(&self, token: Token, id: &Bson) -> Result<UpdateOutcome> {
-        let filter = doc! { "_id": id.clone(), &self.options.pending_field: token };
+        let filter = doc! { "_id": equal(id), &self.options.pending_field: token };
         if self.steps.update_one(&filter, &self.update(token)?).await? {
             return Ok(UpdateOutcome::Applied);
         }
         // An earlier attempt whose answer was lost, or a clean-up, has made it; or the document was deleted.
-        let there = self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_some();
+        let there = self.steps.find_one(&doc! { "_id": equal(id) }).await?.is_some();
         Ok(if there { UpdateOutcome::AlreadyApplied } else { UpdateOutcome::Missing })
     }
 

@@ -9,6 +9,7 @@ use super::requests::{self, ClaimEnd};
 use super::{Job, JobEvent, JobQueue, JobState};
 use crate::metrics::Event;
 use crate::steps::{Request, raw};
+use crate::value::equal;
 use crate::{Error, Result};
 
 /// Attempts at a cancellation when workers claim the job and return it meanwhile.
@@ -38,7 +39,7 @@ impl JobQueue {
     /// Returns the job of a claim, for a worker that kept only the `_id` of the job and its claim id: `None` if another claim followed, or the claim was taken
     /// away. A job that was done or returned under this claim is still its job.
     pub async fn claimed(&self, id: impl Into<Bson>, claim: ObjectId) -> Result<Option<Job>> {
-        let of_claim = doc! { "_id": id.into(), self.fields().of_worker(&self.fields().claim): claim };
+        let of_claim = doc! { "_id": equal(&id.into()), self.fields().of_worker(&self.fields().claim): claim };
         self.jobs.find_one(&of_claim).await?.map(|job| self.read(&job)).transpose()
     }
 
@@ -161,7 +162,7 @@ impl JobQueue {
         }
         // An attempt before, whose answer was lost, may have been carried out. Then the job still has this claim id.
         let by_this_claim = doc! {
-            "_id": &job.id,
+            "_id": equal(&job.id),
             &fields.state: { "$ne": JobState::Processing.name() },
             fields.of_worker(&fields.claim): claim,
         };
@@ -190,8 +191,8 @@ impl JobQueue {
         let (fields, id) = (self.fields(), id.into());
         let canceled = ClaimEnd::Canceled;
         let Some(update) = self.claim_end_update(JobState::Todo, &canceled) else { return Ok(false) };
-        let waiting = doc! { "_id": &id, &fields.state: JobState::Todo.name() };
-        let claimed = doc! { "_id": &id, &fields.state: JobState::Processing.name() };
+        let waiting = doc! { "_id": equal(&id), &fields.state: JobState::Todo.name() };
+        let claimed = doc! { "_id": equal(&id), &fields.state: JobState::Processing.name() };
         for _ in 0..RACES_MAX {
             if self.jobs.update_one(&waiting, &update).await? {
                 self.count(canceled.counted(), 1);
@@ -230,7 +231,7 @@ impl JobQueue {
 
     /// Removes a dead letter; returns whether it was one.
     pub async fn discard(&self, id: impl Into<Bson>) -> Result<bool> {
-        let failed = doc! { "_id": id.into(), &self.fields().state: JobState::Failed.name() };
+        let failed = doc! { "_id": equal(&id.into()), &self.fields().state: JobState::Failed.name() };
         self.jobs.delete_one(&failed).await
     }
 }

@@ -8,6 +8,7 @@
 use bson::{Bson, DateTime, Document, doc};
 
 use super::{Job, JobFields, JobQueue, JobState};
+use crate::value::equal;
 use crate::{Error, Result};
 
 /// The types of values in their sort order, from those after null.
@@ -104,7 +105,7 @@ impl JobQueue {
 
     /// Returns the position after a job, which is valid in every list; `None` if there is no job with this id.
     pub async fn position_of(&self, id: impl Into<Bson>) -> Result<Option<ListPosition>> {
-        Ok(self.jobs.find_one(&doc! { "_id": id.into() }).await?.map(|job| self.position(&job)))
+        Ok(self.jobs.find_one(&doc! { "_id": equal(&id.into()) }).await?.map(|job| self.position(&job)))
     }
 
     fn position(&self, document: &Document) -> ListPosition {

@@ -93,7 +93,7 @@ pub use worker::{Drained, JobError, RateLimit, RunningWorker, Worker, WorkerCoun
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
-use crate::value::{is_lapsed, same_id};
+use crate::value::{equal, is_lapsed, one_of, same_id};
 use crate::{CancellationToken, Error, Result, Runner, RunnerOptions};
 
 /// Limit on the jobs that are looked up with one request.
@@ -325,7 +325,7 @@ impl JobQueue {
                 if is_duplicate_of(&error, &fields.unique) || is_duplicate_of(&error, &fields.unique_window) =>
             {
                 // If the attempt before has inserted the job, the store may report the conflict of either index.
-                let ours = self.jobs.find_one(&doc! { "_id": &id }).await?.is_some();
+                let ours = self.jobs.find_one(&doc! { "_id": equal(&id) }).await?.is_some();
                 Ok(match ours {
                     true => result_for_known(&job, id),
                     false => self.duplicate(&document, &self.holders_of_keys(&[&document]).await?),
@@ -365,8 +365,8 @@ impl JobQueue {
         let mut enqueued: Vec<_> = ids.iter().cloned().map(Enqueued::New).collect();
         for some in refused.chunks(LOOK_MAX) {
             // Jobs whose `_id` exists were enqueued before, or by an attempt whose answer was lost.
-            let of_refused: Vec<_> = some.iter().filter_map(|place| ids.get(*place)).collect();
-            let there = self.jobs.find(&doc! { "_id": { "$in": of_refused } }, &doc! {}, LOOK_MAX as u32).await?;
+            let of_refused = some.iter().filter_map(|place| ids.get(*place)).cloned();
+            let there = self.jobs.find(&doc! { "_id": one_of(of_refused) }, &doc! {}, LOOK_MAX as u32).await?;
             let is_there = |id: &Bson| there.iter().filter_map(|job| job.get("_id")).any(|there| same_id(there, id));
             let of_refused: Vec<_> = some.iter().filter_map(|place| documents.get(*place)).collect();
             let holders = self.holders_of_keys(&of_refused).await?;
@@ -441,7 +441,7 @@ impl JobQueue {
     /// # Errors
     /// [`Error::Damaged`] for a document that is not a job.
     pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Job>> {
-        self.jobs.find_one(&doc! { "_id": id.into() }).await?.map(|job| self.read(&job)).transpose()
+        self.jobs.find_one(&doc! { "_id": equal(&id.into()) }).await?.map(|job| self.read(&job)).transpose()
     }
 
     /// Returns the counts of the jobs of the queue, and sets the gauges of [`metrics`] to them.

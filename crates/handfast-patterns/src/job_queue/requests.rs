@@ -8,7 +8,7 @@ use bson::{Bson, DateTime, Document, doc};
 use super::{Job, JobEvent, JobFields, JobState};
 use crate::metrics::Event;
 use crate::steps::Request;
-use crate::value::lapsed;
+use crate::value::{equal, lapsed};
 
 /// The number of past errors that a job keeps.
 const ERRORS_MAX: i32 = 10;
@@ -57,7 +57,7 @@ pub(super) fn without_priority(fields: &JobFields) -> Document {
 pub(super) fn complete_fields(fields: &JobFields, seen: &Job, has_time: bool) -> Request {
     let is_there = |there: bool| doc! { "$exists": there };
     let filter = doc! {
-        "_id": seen.id.clone(),
+        "_id": equal(&seen.id),
         &fields.state: JobState::Todo.name(),
         &fields.priority: is_there(false),
         &fields.run_at: is_there(has_time),
@@ -154,7 +154,7 @@ pub(super) fn claim(
 /// and the number of attempts may be the same for another claim.
 pub(super) fn held(fields: &JobFields, id: &Bson, claim: ObjectId) -> Document {
     doc! {
-        "_id": id,
+        "_id": equal(id),
         &fields.state: JobState::Processing.name(),
         fields.of_worker(&fields.claim): claim,
     }
@@ -325,7 +325,7 @@ pub(super) fn end_claim(fields: &JobFields, from: JobState, end: &ClaimEnd, now:
 pub(super) fn again(fields: &JobFields, seen: &Job, now: DateTime) -> Option<Request> {
     let next = seen.state.after(JobEvent::OrderedAgain)?;
     let finished_at = seen.finished_at.map_or(Bson::Null, Bson::DateTime);
-    let filter = doc! { "_id": seen.id.clone(), &fields.state: seen.state.name(), &fields.finished_at: finished_at };
+    let filter = doc! { "_id": equal(&seen.id), &fields.state: seen.state.name(), &fields.finished_at: finished_at };
     let set = doc! {
         &fields.state: next.name(),
         &fields.undone: 1,
@@ -371,7 +371,7 @@ fn no_date() -> Document {
 /// Matches the job as it was seen, if its worker has not renewed its claim since, and it is not to be canceled.
 pub(super) fn still_silent(fields: &JobFields, seen: &Job) -> Document {
     let mut filter = doc! {
-        "_id": seen.id.clone(),
+        "_id": equal(&seen.id),
         &fields.state: JobState::Processing.name(),
         &fields.cancel: wanted(seen.cancel),
     };

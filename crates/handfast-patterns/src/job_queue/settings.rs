@@ -15,6 +15,7 @@ use bson::{Document, doc};
 use handfast_store::{DocumentStore, Namespace};
 
 use super::{JobFields, JobQueue, JobQueueOptions, JobState, Limits, RateLimit};
+use crate::ledger::parts::ensure_no_ledger;
 use crate::settings::SettingsRecord;
 use crate::steps::Steps;
 use crate::value::{boolean, count, integer, millis, subdocument};
@@ -71,8 +72,16 @@ impl JobQueue {
     }
 
     /// Records the settings if nothing is recorded, and compares them with the record otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if nothing is recorded and the collection belongs to a ledger.
     pub(super) async fn record_settings(&self) -> Result<()> {
-        record(&self.jobs)?.open(&written(&self.options)).await.map(|_| ())
+        let (record, ours) = (record(&self.jobs)?, written(&self.options));
+        if record.compare(&ours).await?.is_some() {
+            return Ok(());
+        }
+        ensure_no_ledger(&self.jobs).await?;
+        record.open(&ours).await.map(|_| ())
     }
 
     /// Compares the settings with the record. Returns whether there is one.

@@ -6,11 +6,11 @@
 
 use bson::{Bson, Document, doc};
 
-use super::entry::{Draft, check_asset, check_id};
+use super::entry::{Draft, check_asset, check_id, check_length};
 use super::record::{EntryChange, MINIMUM, SEQUENCE_NUMBER_MAX, integer};
 use super::{Change, Ledger, LedgerFields, Posting, requests};
 use crate::steps::{Added, Pages, Steps};
-use crate::value::same_id;
+use crate::value::{equal, one_of, same_id, string};
 use crate::{Error, Result};
 
 /// The balance of an account at a place.
@@ -84,10 +84,20 @@ impl Account {
                     "its {name} is {last}, and places are from 1 to {SEQUENCE_NUMBER_MAX}"
                 )));
             }
+            let minimum = integer(document, &fields.minimum)?;
+            if minimum.is_some() && last_seq_id.is_some() {
+                let LedgerFields { minimum, last_seq_id, .. } = fields;
+                return Err(Error::invalid(format!(
+                    "it has {minimum} and {last_seq_id}, and an account with a sequence has no minimum: remove one of them"
+                )));
+            }
             Ok(Account {
                 id: document.get("_id").cloned().unwrap_or(Bson::Null),
-                asset: document.get_str(&fields.asset).unwrap_or_default().to_owned(),
-                minimum: integer(document, &fields.minimum)?,
+                asset: match document.get(&fields.asset) {
+                    None => String::new(),
+                    Some(_) => string(document, &fields.asset)?.to_owned(),
+                },
+                minimum,
                 last_seq_id,
                 cache,
             })
@@ -143,6 +153,7 @@ impl Ledger {
     pub async fn open_account(&self, account: NewAccount) -> Result<()> {
         let NewAccount { id, asset, minimum, sequence } = account;
         check_id(&id, "an account")?;
+        check_length(&id, "an account")?;
         check_asset(&asset)?;
         if sequence && minimum.is_some() {
             return Err(Error::invalid(
@@ -158,9 +169,16 @@ impl Ledger {
         if self.accounts.insert(&self.account_document(&wanted)).await? == Added::New {
             return Ok(());
         }
-        match self.account(wanted.id.clone()).await? {
-            Some(there) if there.is_open_as(&wanted) => Ok(()),
-            _ => Err(Error::invalid(format!("account {} is open with other settings", wanted.id))),
+        let Some(there) = self.account(wanted.id.clone()).await? else {
+            return Err(Error::invalid(format!("account {} was opened and removed by others", wanted.id)));
+        };
+        match there.differences(&wanted) {
+            differences if differences.is_empty() => Ok(()),
+            differences => Err(Error::invalid(format!(
+                "account {} is open with other settings: {}; open it with these, or set its minimum in its document or by set_minimum",
+                wanted.id,
+                differences.join(", ")
+            ))),
         }
     }
 
@@ -183,7 +201,7 @@ impl Ledger {
             Some(minimum) => doc! { "$set": { &fields.minimum: minimum } },
             None => doc! { "$unset": { &fields.minimum: "" } },
         };
-        self.accounts.update_one(&doc! { "_id": id.clone() }, &update).await?;
+        self.accounts.update_one(&doc! { "_id": equal(&id) }, &update).await?;
         // A poster that looked before this entry has lost the place that it wanted, and looks again.
         let fence = Change::new(id, 0, there.asset).called(MINIMUM);
         let draft = Draft::new(Bson::ObjectId(self.sources.ids.object_id()), self.now(), vec![fence]);
@@ -198,7 +216,7 @@ impl Ledger {
     /// # Errors
     /// [`Error::Damaged`] for a document that is not an account.
     pub async fn account(&self, id: impl Into<Bson>) -> Result<Option<Account>> {
-        let found = self.accounts.find_one(&doc! { "_id": id.into() }).await?;
+        let found = self.accounts.find_one(&doc! { "_id": equal(&id.into()) }).await?;
         found.map(|document| Account::read(&self.accounts, &document, self.fields())).transpose()
     }
 
@@ -210,9 +228,9 @@ impl Ledger {
     /// Returns the accounts of a draft, and inserts documents for those that have none.
     pub(super) async fn accounts_of(&self, draft: &Draft) -> Result<Vec<Account>> {
         let wanted = draft.accounts();
-        let ids: Vec<_> = wanted.iter().map(|(id, _)| (*id).clone()).collect();
-        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
-        let found = self.accounts.find(&doc! { "_id": { "$in": ids } }, &Document::new(), limit).await?;
+        let ids = wanted.iter().map(|(id, _)| (*id).clone());
+        let limit = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
+        let found = self.accounts.find(&doc! { "_id": one_of(ids) }, &Document::new(), limit).await?;
         let found = found
             .iter()
             .map(|document| Account::read(&self.accounts, document, self.fields()))
@@ -238,7 +256,7 @@ impl Ledger {
     /// Sets the asset of an account that another program has inserted.
     async fn name_asset(&self, account: &Account, asset: &str) -> Result<Account> {
         let field = &self.fields().asset;
-        let filter = doc! { "_id": account.id.clone(), field: { "$exists": false } };
+        let filter = doc! { "_id": equal(&account.id), field: { "$exists": false } };
         self.accounts.update_one(&filter, &doc! { "$set": { field: asset } }).await?;
         self.opened(&account.id).await
     }
@@ -299,8 +317,21 @@ impl Accounts<'_> {
 }
 
 impl Account {
-    fn is_open_as(&self, wanted: &Account) -> bool {
-        (&self.asset, self.minimum, self.last_seq_id.is_some())
-            == (&wanted.asset, wanted.minimum, wanted.last_seq_id.is_some())
+    /// Returns what differs from the settings that are wanted.
+    fn differences(&self, wanted: &Account) -> Vec<String> {
+        let mut differences = Vec::new();
+        if self.asset != wanted.asset {
+            differences.push(format!("its asset is {:?}, not {:?}", self.asset, wanted.asset));
+        }
+        if self.minimum != wanted.minimum {
+            let shown = |minimum: Option<i64>| minimum.map_or_else(|| "none".to_owned(), |minimum| minimum.to_string());
+            differences.push(format!("its minimum is {}, not {}", shown(self.minimum), shown(wanted.minimum)));
+        }
+        match (self.last_seq_id, wanted.last_seq_id) {
+            (None, Some(_)) => differences.push("it has no sequence".to_owned()),
+            (Some(_), None) => differences.push("it has a sequence".to_owned()),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        differences
     }
 }

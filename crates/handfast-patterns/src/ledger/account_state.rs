@@ -24,6 +24,8 @@ pub(super) struct AccountState {
     pub(super) pending: i64,
     /// The sum of what they hold or free.
     pub(super) pending_held: i64,
+    /// The part of the sum that is not final. A committed change may be after the anchor.
+    pub(super) uncommitted: i64,
     /// The sum of gains from entries that are being canceled, which cannot be spent any more.
     pub(super) canceling: i64,
 }
@@ -173,6 +175,7 @@ impl Ledger {
             last: number("last")?,
             pending: number("balance")?,
             pending_held: number("held")?,
+            uncommitted: number("uncommitted")?,
             canceling: 0,
         };
         Ok((standing, group.get_array("cancels").cloned().unwrap_or_default()))

@@ -6,6 +6,7 @@ use super::account::{Account, Cache};
 use super::account_state::AccountState;
 use super::record::{EntryChange, integer};
 use super::{Entry, EntryState, Ledger, Link, PAGE, Proc, Status, requests};
+use crate::value::equal;
 use crate::{Error, Result};
 
 /// The balance of an account, in the smallest unit of its asset.
@@ -120,7 +121,19 @@ impl Ledger {
             AsOf::Time(until) => return self.balance_at_time(account, until).await.map(Some),
         };
         let standing = self.account_state_at(&account, last).await?;
-        balance_of(account, &standing).map(Some)
+        let last = self.last_up_to(&account, standing.last, last).await?;
+        balance_of(account, &AccountState { last, ..standing }).map(Some)
+    }
+
+    /// Returns the last place of an account up to a given one, with an entry or without. `found` is the last one there
+    /// that has an entry.
+    async fn last_up_to(&self, account: &Account, found: i64, last: i64) -> Result<i64> {
+        let cached = account.cache.map_or(0, |cache| cache.seq_id);
+        if found >= last || cached >= last {
+            return Ok(found.max(last.min(cached)));
+        }
+        let later = requests::places(self.fields(), &account.id, doc! { "$gt": last });
+        Ok(if self.entries.find_one(&later).await?.is_some() { last } else { found })
     }
 
     /// Returns changes of an account that count and are not final yet, the first ones first, at most `limit`.
@@ -159,7 +172,7 @@ impl Ledger {
     /// Returns the error of the first entry of the account that cannot be read.
     pub(super) async fn unreadable(&self, account: &Bson) -> Result<Option<Error>> {
         let fields = self.fields();
-        let mut pages = self.entries.pages(&doc! { fields.of_change(&fields.account): account.clone() }, PAGE).await?;
+        let mut pages = self.entries.pages(&doc! { fields.of_change(&fields.account): equal(account) }, PAGE).await?;
         while let Some(page) = pages.next().await? {
             if let Some(error) = page.iter().find_map(|document| self.read(document).err()) {
                 return Ok(Some(error));
@@ -200,17 +213,24 @@ impl Ledger {
         let empty = Document::new();
         let group = found.first().unwrap_or(&empty);
         let number = |field: &str| Ok::<_, Error>(integer(group, field)?.unwrap_or(0));
-        let (last, places) = (number("last")?, number("places")?);
+        // The time of a lost entry is unknown: every place counts as missing up to the next one that has an entry.
+        let counted = number("last")?;
+        let last = match self.next_place(&account.id, counted).await? {
+            Some(next) => next - 1,
+            None => counted.max(account.cache.map_or(0, |cache| cache.seq_id)),
+        };
+        // Entries of later times may lie between.
+        let (there, _) = self.counted(&account.id, Cache::default(), doc! { "$gt": 0_i64, "$lte": last }).await?;
         let standing = AccountState {
-            // Entries of later times may lie between.
-            anchor: Cache { seq_id: last - places, ..Cache::default() },
-            places,
+            anchor: Cache::default(),
+            places: there.places,
             last,
             pending: number("balance")?,
             pending_held: number("held")?,
+            uncommitted: number("uncommitted")?,
             canceling: 0,
         };
-        Ok(Balance { anchor_seq_id: 0, ..balance_of(account, &standing)? })
+        balance_of(account, &standing)
     }
 
     /// Returns a page of the changes of an account after a place, and the place up to which it is complete; `None`
@@ -273,7 +293,7 @@ fn balance_of(account: Account, standing: &AccountState) -> Result<Balance> {
         balance: standing.balance().ok_or_else(too_large)?,
         held: standing.held(),
         available: standing.available().ok_or_else(too_large)?,
-        pending: standing.pending,
+        pending: standing.uncommitted,
         seq_id: standing.last,
         anchor_seq_id: standing.anchor.seq_id,
         missing: standing.missing(),

@@ -17,11 +17,14 @@ use super::entry::Draft;
 use super::{Change, Entry, EntryEvent, Ledger, Link, Posting, Refusal, requests};
 use crate::metrics::Event;
 use crate::steps::Request;
-use crate::value::same_id;
+use crate::value::{equal, same_id};
 use crate::{Error, Result};
 
 /// Attempts at an entry that has changed meanwhile, which happens twice at most.
 const LOOKS_MAX: u32 = 4;
+
+/// Limit on the characters of a reason, which is written into an entry that may be as large as an entry can be.
+pub const REASON_CHARACTERS_MAX: usize = 2000;
 
 /// Limit on the caches of uncommitted entries that a cancel resets. The ledger itself writes none.
 const RESETS_MAX: u32 = 1000;
@@ -44,7 +47,8 @@ impl Ledger {
     /// Cancels an entry. Canceling it again does nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an authorisation, which is released instead, and for an entry that changes nothing.
+    /// [`Error::Invalid`] for an authorisation, which is released instead, for an entry that changes nothing, and for a
+    /// reason of more than [`REASON_CHARACTERS_MAX`] characters.
     /// [`Error::Store`] if the store fails: cancel again. [`Error::Contended`] if other processes change the entry at
     /// each attempt.
     ///
@@ -52,6 +56,7 @@ impl Ledger {
     /// The entry may have been canceled: cancel it again.
     pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
         let id = id.into();
+        check_reason(reason)?;
         for _ in 0..LOOKS_MAX {
             let Some(entry) = self.show(id.clone()).await? else { return Ok(Cancel::Missing) };
             if !entry.counts() {
@@ -108,7 +113,7 @@ impl Ledger {
             let account = self.account(change.account.clone()).await?;
             let cached = account.and_then(|account| account.cache).map_or(0, |cache| cache.seq_id);
             if cached >= change.seq_id && cached <= self.last_place(&change.account).await? {
-                let stale = doc! { "_id": change.account.clone(), fields.of_cache(&fields.seq_id): cached };
+                let stale = doc! { "_id": equal(&change.account), fields.of_cache(&fields.seq_id): cached };
                 self.accounts.update_one(&stale, &doc! { "$unset": { &fields.cache: "" } }).await?;
             }
             let Request { filter, update } = requests::reset_behind(fields, &change.account, change.seq_id);
@@ -145,6 +150,15 @@ fn accounts(entry: &Entry) -> Vec<(&Bson, &str)> {
         }
     }
     accounts
+}
+
+pub(super) fn check_reason(reason: &str) -> Result<()> {
+    let characters = reason.chars().count();
+    if characters > REASON_CHARACTERS_MAX {
+        let text = format!("the reason has {characters} characters, at most {REASON_CHARACTERS_MAX} are allowed");
+        return Err(Error::invalid(text));
+    }
+    Ok(())
 }
 
 fn check(entry: &Entry) -> Result<()> {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use bson::{Bson, DateTime, Document};
+use bson::{Bson, DateTime, Document, doc};
 
-use crate::value::same_id;
+use crate::steps::raw;
+use crate::value::{is_condition, same_id};
 use crate::{Error, Result};
 
 /// Limit on the changes of one entry: an entry is one document, and each account in it costs a query for its state.
@@ -14,6 +15,10 @@ pub const CHANGES_MAX: usize = 100;
 pub const VALUE_MAX: i64 = 1_000_000_000_000_000;
 /// Limit on the characters of the code of an asset.
 const ASSET_CHARACTERS_MAX: usize = 64;
+
+/// Limit on the bytes of an id of a caller. The ids of the entries that cancel or resolve an entry have its id in them,
+/// and entries are found by them and by the ids of accounts in an index, whose keys have 32 KiB at most.
+const ID_BYTES_MAX: usize = 8 * 1024;
 
 /// A change of one account by an entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,9 +98,7 @@ impl NewEntry {
     /// # Errors
     /// [`Error::Invalid`] for an id, or for changes, that an entry of a caller cannot have.
     pub(super) fn draft(self, fresh: impl FnOnce() -> Bson, now: DateTime) -> Result<Draft> {
-        if let Some(Bson::Document(_)) = &self.id {
-            return Err(Error::invalid("an entry's id is no document: those name what the ledger makes itself"));
-        }
+        check_callers_id(self.id.as_ref())?;
         if self.changes.iter().any(|change| change.value == 0) {
             return Err(Error::invalid("the value of a change is not 0"));
         }
@@ -189,8 +192,29 @@ impl Draft {
     }
 }
 
+/// Checks the id that a caller gives to an entry.
+pub(super) fn check_callers_id(id: Option<&Bson>) -> Result<()> {
+    match id {
+        Some(id @ Bson::Document(_)) if !is_condition(id) => {
+            Err(Error::invalid("an entry's id is no document: those name what the ledger makes itself"))
+        }
+        Some(id) => check_length(id, "an entry"),
+        None => Ok(()),
+    }
+}
+
+/// Checks the length of a caller's id.
+pub(super) fn check_length(id: &Bson, of: &str) -> Result<()> {
+    let bytes = raw(&doc! { "": id.clone() })?.as_bytes().len();
+    if bytes > ID_BYTES_MAX {
+        return Err(Error::invalid(format!("the id of {of} has {bytes} bytes, at most {ID_BYTES_MAX} are allowed")));
+    }
+    Ok(())
+}
+
 fn check_change(change: &Change) -> Result<()> {
     check_id(&change.account, "an account")?;
+    check_length(&change.account, "an account")?;
     check_asset(&change.asset)?;
     if change.value.checked_abs().is_none_or(|value| value > VALUE_MAX) {
         return Err(Error::invalid(format!("a value is {}, it must be within {VALUE_MAX} of 0", change.value)));
@@ -216,6 +240,10 @@ pub(super) fn check_id(id: &Bson, of: &str) -> Result<()> {
             Err(Error::invalid(format!("{of} cannot have the id {id}")))
         }
         Bson::Double(number) if number.is_nan() => Err(Error::invalid(format!("{of} cannot have the id NaN"))),
+        Bson::Decimal128(number) if number.to_string() == "NaN" => {
+            Err(Error::invalid(format!("{of} cannot have the id NaN")))
+        }
+        id if is_condition(id) => Err(Error::invalid(format!("{of} cannot have the id {id}: $ begins an operator"))),
         _ => Ok(()),
     }
 }

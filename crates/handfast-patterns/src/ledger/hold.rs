@@ -15,11 +15,13 @@
 //! announcement and the authorisation is never posted, the announcement is removed after a while.
 
 use bson::{Bson, DateTime, Document, doc};
+use handfast_store::Applied;
 use tracing::Instrument;
 
-use super::entry::{Draft, VALUE_MAX};
+use super::entry::{Draft, VALUE_MAX, check_callers_id};
 use super::{Change, Entry, HoldEvent, HoldState, Ledger, Link, Posting};
 use crate::metrics::Event;
+use crate::value::equal;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// Limit on the announcements of one authorisation that are removed at once; the expiry finds further ones.
@@ -106,9 +108,7 @@ impl Ledger {
         if !(1..=VALUE_MAX).contains(&value) {
             return Err(Error::invalid(format!("an authorisation is of {value}, it must be from 1 to {VALUE_MAX}")));
         }
-        if let Some(Bson::Document(_)) = id {
-            return Err(Error::invalid("an entry's id is no document: those name what the ledger makes itself"));
-        }
+        check_callers_id(id.as_ref())?;
         let id = id.unwrap_or_else(|| Bson::ObjectId(self.sources.ids.object_id()));
         let change = Change { hold: value, ..Change::new(payer, 0, asset).called("authorise") };
         let mut draft = Draft { metadata, ..Draft::new(id, self.now(), vec![change]) };
@@ -116,14 +116,23 @@ impl Ledger {
         self.check_capture(&draft, &payee, value).await?;
         (draft.link, draft.expires_at) = (Some(Link::Authorises { payee, value }), expires_at);
         let Some(expires_at) = expires_at else { return self.post_draft(draft).await };
+        if let Some(posted) = self.posted(&draft).await? {
+            self.count(Event::EntryRepeated, 1);
+            return Ok(Posting::AlreadyPosted(posted));
+        }
         let announced = self.announce(&draft.id, expires_at).await?;
-        let posting = self.post_draft(draft).await?;
-        if let Posting::Refused(_) = posting {
+        let posting = self.post_draft(draft).await;
+        let is_posted = match &posting {
+            Ok(Posting::Posted(_) | Posting::AlreadyPosted(_)) => true,
+            Ok(Posting::Refused(_)) => false,
+            Err(error) => error.applied() == Applied::Maybe,
+        };
+        if !is_posted {
             // No other process deletes this announcement: one that sends the same authorisation makes an announcement
             // of its own.
             self.holds.delete_one(&doc! { "_id": announced }).await?;
         }
-        Ok(posting)
+        posting
     }
 
     /// Checks that the entry of the capture will be valid, too.
@@ -155,7 +164,7 @@ impl Ledger {
     pub async fn capture(&self, id: impl Into<Bson>, capture: Capture) -> Result<Resolution> {
         let Some(hold) = self.authorisation(id.into()).await? else { return Ok(Resolution::Missing) };
         if hold.expires_at.is_some_and(|expires_at| expires_at <= self.now()) {
-            return Ok(match self.resolve(&hold, HoldEvent::Expired, 0).await? {
+            return Ok(match self.resolve(&hold, HoldEvent::Expired, 0).await?.0 {
                 Resolution::Done(by) => Resolution::Otherwise { state: HoldState::Expired, by },
                 other => other,
             });
@@ -168,7 +177,7 @@ impl Ledger {
                 return Err(Error::invalid(text));
             }
         };
-        self.resolve(&hold, HoldEvent::Captured, value).await
+        Ok(self.resolve(&hold, HoldEvent::Captured, value).await?.0)
     }
 
     /// Frees the held amount.
@@ -180,7 +189,7 @@ impl Ledger {
     /// It may have been released: release it again.
     pub async fn release(&self, id: impl Into<Bson>) -> Result<Resolution> {
         match self.authorisation(id.into()).await? {
-            Some(hold) => self.resolve(&hold, HoldEvent::Released, 0).await,
+            Some(hold) => Ok(self.resolve(&hold, HoldEvent::Released, 0).await?.0),
             None => Ok(Resolution::Missing),
         }
     }
@@ -198,7 +207,8 @@ impl Ledger {
         Ok(self.show(id).await?.and_then(|entry| Hold::of(&entry)))
     }
 
-    async fn resolve(&self, hold: &Hold, event: HoldEvent, value: i64) -> Result<Resolution> {
+    /// Returns the resolution, and whether it was made now.
+    async fn resolve(&self, hold: &Hold, event: HoldEvent, value: i64) -> Result<(Resolution, bool)> {
         let change =
             |account: &Bson, value: i64| Change::new(account.clone(), value, hold.asset.clone()).called(event.name());
         let mut changes = vec![Change { hold: -hold.value, ..change(&hold.payer, -value) }];
@@ -207,10 +217,11 @@ impl Ledger {
         }
         let mut draft = Draft::new(resolution_id(&hold.id), self.now(), changes);
         draft.link = Some(Link::Resolves(hold.id.clone()));
-        let entry = match self.posted(&draft).await? {
-            Some(entry) => entry,
+        let (entry, is_new) = match self.posted(&draft).await? {
+            Some(entry) => (entry, false),
             None => match self.post_draft(draft.clone()).await? {
-                Posting::Posted(entry) | Posting::AlreadyPosted(entry) => entry,
+                Posting::Posted(entry) => (entry, true),
+                Posting::AlreadyPosted(entry) => (entry, false),
                 Posting::Refused(refusal) => return Err(Error::invalid(refusal.to_string())),
             },
         };
@@ -218,20 +229,25 @@ impl Ledger {
             self.forget(&hold.id).await?;
         }
         let by = Box::new(entry);
-        Ok(if by.is_of(&draft) { Resolution::Done(by) } else { Resolution::Otherwise { state: state_of(&by), by } })
+        let resolution = match by.is_of(&draft) {
+            true => Resolution::Done(by),
+            false => Resolution::Otherwise { state: state_of(&by), by },
+        };
+        Ok((resolution, is_new))
     }
 
     /// Removes the announcements of an authorisation that is resolved. It has one for each time that it was sent.
     async fn forget(&self, id: &Bson) -> Result<()> {
         for _ in 0..ANNOUNCED_MAX {
-            if !self.holds.delete_one(&doc! { &self.fields().entry: id.clone() }).await? {
+            if !self.holds.delete_one(&doc! { &self.fields().entry: equal(id) }).await? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Frees authorisations (at most `batch`) whose time is over. It may run in any process at any time.
+    /// Frees authorisations (at most `batch`) whose time is over, and returns how many. It may run in any process at any
+    /// time.
     ///
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single authorisation is logged and counted.
@@ -256,18 +272,18 @@ impl Ledger {
         Ok(round)
     }
 
+    /// Returns whether the held amount was freed now.
     async fn expire_one(&self, id: &Bson, announced: &Document) -> Result<bool> {
         if let Some(hold) = self.authorisation(id.clone()).await? {
-            if let Resolution::Done(_) = self.resolve(&hold, HoldEvent::Expired, 0).await? {
-                self.count(Event::HoldExpired, 1);
-            }
-            return Ok(true);
+            let (_, is_new) = self.resolve(&hold, HoldEvent::Expired, 0).await?;
+            self.count(Event::HoldExpired, u64::from(is_new));
+            return Ok(is_new);
         }
         // The process that announced it died, or its request is still under way.
         let expires_at = announced.get_datetime(&self.fields().expires_at).copied().unwrap_or(DateTime::MIN);
         if expires_at <= self.ago(self.options.late_after) {
             let announced = announced.get("_id").cloned().unwrap_or(Bson::Null);
-            return self.holds.delete_one(&doc! { "_id": announced }).await;
+            self.holds.delete_one(&doc! { "_id": announced }).await?;
         }
         Ok(false)
     }

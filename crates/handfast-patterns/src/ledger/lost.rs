@@ -13,6 +13,7 @@ use bson::Bson;
 
 use super::account::{Account, Cache};
 use super::balance::Line;
+use super::cancel::check_reason;
 use super::entry::CHANGES_MAX;
 use super::record::{EntryChange, integer};
 use super::{Entry, EntryState, Ledger, PAGE, Proc, requests};
@@ -40,7 +41,8 @@ impl Ledger {
     /// then recomputes the balances after them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for places that are not in a gap, and for more than [`ABANDONED_MAX`]. [`Error::Damaged`]
+    /// [`Error::Invalid`] for places that are not in a gap, for more than [`ABANDONED_MAX`], and for a reason of more
+    /// than [`REASON_CHARACTERS_MAX`](super::REASON_CHARACTERS_MAX) characters. [`Error::Damaged`]
     /// for an entry of the account that cannot be read, as it may be the missing one. [`Error::Store`] if the store
     /// fails: abandon them again.
     ///
@@ -48,6 +50,7 @@ impl Ledger {
     /// Some of the places may be abandoned: abandon them again.
     pub async fn abandon(&self, account: impl Into<Bson>, places: RangeInclusive<i64>, reason: &str) -> Result<u64> {
         let id = account.into();
+        check_reason(reason)?;
         let (first, last) = places.into_inner();
         if first < 1 || last < first {
             return Err(Error::invalid(format!("there are no places {first} to {last}: the first place is 1")));

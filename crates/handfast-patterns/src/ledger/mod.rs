@@ -73,6 +73,7 @@ mod hold;
 mod lost;
 mod minimum;
 mod options;
+pub(crate) mod parts;
 mod post;
 mod rebuild;
 mod record;
@@ -91,11 +92,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Bson, DateTime, Document, doc};
-use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
+use handfast_mql::Code;
+use handfast_store::{DocumentStore, Error as StoreError, IndexSpec, Namespace, Sources};
 
 pub use account::{Account, Accounts, Cache, NewAccount};
 pub use balance::{AsOf, Balance, Line};
-pub use cancel::Cancel;
+pub use cancel::{Cancel, REASON_CHARACTERS_MAX};
 pub use entry::{CHANGES_MAX, Change, Link, NewEntry, VALUE_MAX};
 pub use export::{Export, ExportFormat};
 pub use finding::{Amount, Finding, Gap};
@@ -112,6 +114,7 @@ pub use verify::Verified;
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Steps, raw};
+use crate::value::equal;
 use crate::{CancellationToken, Error, FieldNames, Result, Runner, RunnerOptions};
 
 /// Limit on the places of an account that are read at once.
@@ -212,8 +215,8 @@ impl Ledger {
     /// indexes. The collections of accounts and of authorisations are in the same database.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range.
-    /// [`Error::Store`] if the store fails or cannot have unique indexes.
+    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range,
+    /// and if the accounts or the authorisations of another ledger are in one of the collections. [`Error::Store`] if the store fails or cannot have unique indexes.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -229,7 +232,8 @@ impl Ledger {
     /// Opens a ledger to read it. It records no settings and creates no indexes.
     ///
     /// # Errors
-    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range.
+    /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range,
+    /// and if the accounts or the authorisations of another ledger are in one of the collections.
     pub async fn attach(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -268,10 +272,24 @@ impl Ledger {
         let waiting =
             IndexSpec { partial_filter: Some(raw(&requests::uncommitted(fields))?), ..IndexSpec::new(raw(&waiting)?) };
         let time = IndexSpec::new(raw(&export::by_time(fields))?);
-        self.entries.create_indexes([place, waiting, time]).await?;
+        self.entries.create_indexes([place, waiting, time]).await.map_err(|error| self.unique_places(error))?;
         let expiry = IndexSpec::new(raw(&doc! { &fields.expires_at: 1 })?);
         let entry = IndexSpec::new(raw(&doc! { &fields.entry: 1 })?);
         self.holds.create_indexes([expiry, entry]).await
+    }
+
+    /// Says how it came that two entries have the same place, if the index cannot be created because of that.
+    fn unique_places(&self, error: Error) -> Error {
+        let Error::Store(error) = error else { return error };
+        if error.code() != Code::DuplicateKey {
+            return error.into();
+        }
+        let text = format!(
+            "two entries of {} have the same place of an account, so that its unique index cannot be created: the index was dropped, \
+             or a dump restored, while programs posted. Stop them; `handfast ledger verify` names the accounts: {error}",
+            self.entries.namespace()
+        );
+        StoreError::command(Code::DuplicateKey, text).into()
     }
 
     /// Returns whether the unique index on accounts and places exists.
@@ -295,7 +313,7 @@ impl Ledger {
     /// # Errors
     /// [`Error::Damaged`] for a document that is not an entry.
     pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Entry>> {
-        let found = self.entries.find_one(&doc! { "_id": id.into() }).await?;
+        let found = self.entries.find_one(&doc! { "_id": equal(&id.into()) }).await?;
         found.map(|document| self.read(&document)).transpose()
     }
 

@@ -8,9 +8,10 @@ use crate::fields::field_names;
 /// it is opened for the first time, and must be the same in all processes that open it.
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
-    /// The collection of the accounts' documents, beside that of the entries.
+    /// The collection of the accounts' documents, beside that of the entries. It belongs to one ledger.
     pub accounts: String,
-    /// The collection of the announcements of authorisations that expire, beside that of the entries.
+    /// The collection of the announcements of authorisations that expire, beside that of the entries. It belongs to one
+    /// ledger.
     pub holds: String,
     /// Whether an entry need not balance. Without this, the changes of an entry add up to 0 in each asset.
     pub single_entry: bool,

@@ -12,7 +12,7 @@ use super::record::{EntryChange, SEQUENCE_NUMBER_MAX};
 use super::{Entry, Ledger, NewEntry, Posting, Proc, requests};
 use crate::metrics::{self, Event, Span};
 use crate::steps::{Added, Request, raw};
-use crate::value::same_id;
+use crate::value::{equal, same_id};
 use crate::{Error, Result};
 
 /// Limit on the bytes of an entry. A store of single documents keeps a document and its next version in 16 MiB, and the committed entry has its balances, too.
@@ -190,7 +190,7 @@ impl Ledger {
         let free = match self.entries.insert(&entry.to_document(self.fields())).await {
             Ok(Added::New | Added::There) => Ok(true),
             Err(Error::Store(error)) if error.code() == Code::DuplicateKey => {
-                Ok(self.entries.find_one(&doc! { "_id": entry.id }).await?.is_some())
+                Ok(self.entries.find_one(&doc! { "_id": equal(&entry.id) }).await?.is_some())
             }
             Err(error) => Err(error),
         }?;

@@ -13,6 +13,7 @@ use super::balance::Line;
 use super::finding::{Finding, Gap};
 use super::{Ledger, PAGE, requests};
 use crate::steps::Request;
+use crate::value::equal;
 use crate::{Error, Findings, Result};
 
 /// The counts of a rebuild.
@@ -162,7 +163,7 @@ impl Ledger {
         };
         let fields = self.fields();
         let seen = doc! {
-            "_id": account.id.clone(),
+            "_id": equal(&account.id),
             fields.of_cache(&fields.balance): seen.balance,
             fields.of_cache(&fields.seq_id): seen.seq_id,
         };

@@ -3,7 +3,7 @@
 use bson::{Bson, DateTime, Document, doc};
 
 use super::account::{Account, Cache};
-use super::entry::{Draft, check_id};
+use super::entry::{Draft, VALUE_MAX, check_id};
 use super::{EntryState, Ledger, LedgerFields, Link, Proc, Status};
 use crate::steps::Steps;
 use crate::value::{array, date, parsed, same_id};
@@ -131,6 +131,7 @@ impl Entry {
         self.changes.len() == draft.changes.len()
             && self.changes.iter().zip(&draft.changes).all(same)
             && self.link == draft.link
+            && self.expires_at == draft.expires_at
             && (draft.id.as_document().is_some() || self.metadata == draft.metadata)
     }
 
@@ -231,12 +232,17 @@ impl EntryChange {
         let text = |name: &String| change.get_str(name).unwrap_or_default().to_owned();
         let account = change.get(&fields.account).cloned().ok_or("a change has no account")?;
         check_id(&account, "an account")?;
+        let (kind, hold) = (text(&fields.kind), integer(change, &fields.hold)?.unwrap_or(0));
+        // The amount of an abandoned place may be that of several entries.
+        if hold.unsigned_abs() > VALUE_MAX.unsigned_abs() && kind != ABANDONED {
+            return Err(format!("its {} is {hold}, it must be within {VALUE_MAX} of 0", fields.hold).into());
+        }
         Ok(EntryChange {
             account,
-            kind: text(&fields.kind),
+            kind,
             value: integer(change, &fields.value)?.ok_or("a change has no value")?,
             asset: text(&fields.asset),
-            hold: integer(change, &fields.hold)?.unwrap_or(0),
+            hold,
             seq_id: place_of(change, fields)?,
             cached_balance: integer(change, &fields.cached_balance)?,
             cached_held: integer(change, &fields.cached_held)?.unwrap_or(0),

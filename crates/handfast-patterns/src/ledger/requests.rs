@@ -5,6 +5,7 @@ use bson::{Bson, DateTime, Document, doc};
 use super::account::Cache;
 use super::{EntryState, LedgerFields, Proc};
 use crate::steps::Request;
+use crate::value::{equal, one_of};
 
 /// Returns the keys of the index on accounts and places.
 pub(super) fn place_key(fields: &LedgerFields) -> Document {
@@ -28,14 +29,14 @@ pub(super) fn uncommitted_without(fields: &LedgerFields, accounts: &[Bson]) -> D
 /// Matches the entries with places of an account that match `seq_id`: `{$gt: 7}`, `{$in: [1, 2]}`, a number. The two
 /// conditions hold for one change, so that an index on both fields serves the filter.
 pub(super) fn places(fields: &LedgerFields, account: &Bson, seq_id: impl Into<Bson>) -> Document {
-    let place = doc! { &fields.account: account.clone(), &fields.seq_id: seq_id.into() };
+    let place = doc! { &fields.account: equal(account), &fields.seq_id: seq_id.into() };
     doc! { &fields.changes: { "$elemMatch": place } }
 }
 
 /// Returns the stages that turn entries into the single places of an account.
 fn unwound(fields: &LedgerFields, account: &Bson, seq_id: &Bson) -> Vec<Document> {
     let place = doc! {
-        fields.of_change(&fields.account): account.clone(),
+        fields.of_change(&fields.account): equal(account),
         fields.of_change(&fields.seq_id): seq_id.clone(),
     };
     vec![
@@ -55,7 +56,8 @@ fn if_valid(fields: &LedgerFields, value: impl Into<Bson>) -> Document {
     doc! { "$cond": [valid, value.into(), 0_i64] }
 }
 
-/// Returns the pipeline of an account's places that match: their number, the last one, and the sums of those that count.
+/// Returns the pipeline of an account's places that match: their number, the last one, and the sums of those that count
+/// and of those that are not committed.
 pub(super) fn account_state(
     fields: &LedgerFields,
     account: &Bson,
@@ -63,6 +65,7 @@ pub(super) fn account_state(
     until: Option<DateTime>,
 ) -> Vec<Document> {
     let hold = doc! { "$ifNull": [change(fields, &fields.hold), 0_i64] };
+    let is_uncommitted = doc! { "$ne": [format!("${}", fields.proc), Proc::Committed.name()] };
     let mut pipeline = unwound(fields, account, &Bson::Document(seq_id));
     if let Some(until) = until {
         pipeline.push(doc! { "$match": { &fields.ts: { "$lte": until } } });
@@ -73,6 +76,7 @@ pub(super) fn account_state(
         "last": { "$max": change(fields, &fields.seq_id) },
         "balance": { "$sum": if_valid(fields, change(fields, &fields.value)) },
         "held": { "$sum": if_valid(fields, hold) },
+        "uncommitted": { "$sum": { "$cond": [is_uncommitted, if_valid(fields, change(fields, &fields.value)), 0_i64] } },
         "cancels": { "$push": format!("${}", fields.cancels) },
     } });
     pipeline
@@ -125,20 +129,20 @@ pub(super) fn last_committed(fields: &LedgerFields, account: &Bson, seq_id: Docu
 
 /// Takes `count` places of an account's sequence; the document afterwards has the last of them.
 pub(super) fn draw(fields: &LedgerFields, account: &Bson, count: i64) -> Request {
-    let filter = doc! { "_id": account.clone(), &fields.last_seq_id: { "$exists": true } };
+    let filter = doc! { "_id": equal(account), &fields.last_seq_id: { "$exists": true } };
     Request { filter, update: doc! { "$inc": { &fields.last_seq_id: count } } }
 }
 
 /// Raises a sequence to this place, so that it continues after it.
 pub(super) fn raise(fields: &LedgerFields, account: &Bson, last: i64) -> Request {
-    let filter = doc! { "_id": account.clone(), &fields.last_seq_id: { "$exists": true } };
+    let filter = doc! { "_id": equal(account), &fields.last_seq_id: { "$exists": true } };
     Request { filter, update: doc! { "$max": { &fields.last_seq_id: last } } }
 }
 
 /// Makes an entry final as it was seen, with the balance at each of its places.
 pub(super) fn commit(fields: &LedgerFields, entry: &super::Entry, standings: &[Cache]) -> Request {
     let filter = doc! {
-        "_id": entry.id.clone(),
+        "_id": equal(&entry.id),
         &fields.proc: Proc::Uncommitted.name(),
         &fields.state: entry.status.state.name(),
     };
@@ -156,7 +160,7 @@ pub(super) fn commit(fields: &LedgerFields, entry: &super::Entry, standings: &[C
 /// Writes a later cache into an account; an earlier one does not match.
 pub(super) fn advance_cache(fields: &LedgerFields, account: &Bson, cache: Cache) -> Request {
     let filter = doc! {
-        "_id": account.clone(),
+        "_id": equal(account),
         fields.of_cache(&fields.seq_id): { "$not": { "$gte": cache.seq_id } },
     };
     Request { filter, update: doc! { "$set": { &fields.cache: cache.to_document(fields) } } }
@@ -165,7 +169,7 @@ pub(super) fn advance_cache(fields: &LedgerFields, account: &Bson, cache: Cache)
 /// Changes the state from VALID to CANCELED, in an entry that is not committed.
 pub(super) fn cancel(fields: &LedgerFields, id: &Bson, reason: &str) -> Request {
     let filter = doc! {
-        "_id": id.clone(),
+        "_id": equal(id),
         &fields.proc: Proc::Uncommitted.name(),
         &fields.state: EntryState::Valid.name(),
     };
@@ -176,7 +180,7 @@ pub(super) fn cancel(fields: &LedgerFields, id: &Bson, reason: &str) -> Request 
 /// Matches those of these entries that still count and can still be canceled.
 pub(super) fn still_valid(fields: &LedgerFields, ids: Vec<Bson>) -> Document {
     doc! {
-        "_id": { "$in": ids },
+        "_id": one_of(ids),
         &fields.proc: Proc::Uncommitted.name(),
         &fields.state: EntryState::Valid.name(),
     }
@@ -185,7 +189,7 @@ pub(super) fn still_valid(fields: &LedgerFields, ids: Vec<Bson>) -> Document {
 /// Removes the balance from a change after a place whose entry is not committed.
 pub(super) fn reset_behind(fields: &LedgerFields, account: &Bson, seq_id: i64) -> Request {
     let stale = doc! {
-        &fields.account: account.clone(),
+        &fields.account: equal(account),
         &fields.seq_id: { "$gt": seq_id },
         &fields.cached_balance: { "$ne": Bson::Null },
     };
@@ -199,9 +203,9 @@ pub(super) fn reset_behind(fields: &LedgerFields, account: &Bson, seq_id: i64) -
 
 /// Writes the balance at a place of a committed entry.
 pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line, at: Cache) -> Request {
-    let place = doc! { &fields.account: line.change.account.clone(), &fields.seq_id: line.change.seq_id };
+    let place = doc! { &fields.account: equal(&line.change.account), &fields.seq_id: line.change.seq_id };
     let filter = doc! {
-        "_id": line.entry.clone(),
+        "_id": equal(&line.entry),
         &fields.proc: Proc::Committed.name(),
         &fields.changes: { "$elemMatch": place },
     };

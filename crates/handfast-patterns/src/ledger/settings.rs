@@ -5,14 +5,14 @@
 //!                     accounts: "account", holds: "hold", singleEntry: false, fields: {ts: "ts", proc: "proc", ..}}}
 //! ```
 //!
-//! The asset and the minimum of an account are in the account's document.
+//! Beside the accounts and the authorisations it is recorded whose they are ([`parts`]). The asset and the minimum of an account are in the account's document.
 
 use std::sync::Arc;
 
 use bson::{Document, doc};
 use handfast_store::{DocumentStore, Namespace};
 
-use super::{Ledger, LedgerFields, LedgerOptions};
+use super::{Ledger, LedgerFields, LedgerOptions, parts};
 use crate::settings::SettingsRecord;
 use crate::steps::Steps;
 use crate::value::{boolean, string, subdocument};
@@ -35,8 +35,8 @@ impl Ledger {
     /// that have opened it before keep the old settings.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields or collections once there are entries, and for requiring entries
-    /// to balance when some do not. [`Error::Store`] if the store fails: call again.
+    /// [`Error::Invalid`] for other names of fields or collections once there are entries, for a collection of another
+    /// ledger, and for requiring entries to balance when some do not. [`Error::Store`] if the store fails: call again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
@@ -45,6 +45,7 @@ impl Ledger {
         options.fields.check()?;
         let steps = Steps::new(store, entries);
         let (record, new) = (record(&steps)?, written(options));
+        parts::check(&steps, options).await?;
         let Some(recorded) = record.read().await? else { return record.open(&new).await.map(|_| ()) };
         let old = read(&recorded.settings, steps.namespace())?;
         let has_entries = steps.count(&Document::new()).await? > 0;
@@ -60,23 +61,32 @@ impl Ledger {
                 steps.namespace()
             )));
         }
-        record.change(&recorded, &new).await.map(|_| ())
+        record.change(&recorded, &new).await?;
+        parts::claim(&steps, options).await?;
+        parts::release(&steps, &old, options).await
     }
 
     /// Records the settings if nothing is recorded, and compares them with the record otherwise.
     ///
     /// # Errors
     /// [`Error::Damaged`] if nothing is recorded and the entries or accounts have other field names, and for an
-    /// invalid record; [`Error::OtherSettings`] if the record has other settings.
+    /// invalid record; [`Error::OtherSettings`] if the record has other settings; [`Error::Invalid`] if the accounts or
+    /// the authorisations belong to another ledger.
     pub(super) async fn record_settings(&self) -> Result<()> {
-        let record = record(&self.entries)?;
-        if record.read().await?.is_none() {
+        let (record, ours) = (record(&self.entries)?, written(&self.options));
+        let is_recorded = record.compare(&ours).await?.is_some();
+        if !is_recorded {
+            parts::check(&self.entries, &self.options).await?;
             if let Some(entry) = self.entries.find_one(&Document::new()).await? {
                 self.read(&entry)?;
             }
             self.check_names_of_accounts().await?;
         }
-        record.open(&written(&self.options)).await.map(|_| ())
+        parts::claim(&self.entries, &self.options).await?;
+        if !is_recorded {
+            record.open(&ours).await?;
+        }
+        Ok(())
     }
 
     /// Checks the field names of the accounts: with a misspelt one a minimum would not hold.
@@ -98,13 +108,16 @@ impl Ledger {
         Ok(record(&self.entries)?.read().await?.is_some())
     }
 
-    /// Compares the settings with the record, if there is one.
+    /// Compares the settings with the record, if there is one, and checks that the collections belong to no other
+    /// ledger.
     pub(super) async fn compare_settings(&self) -> Result<()> {
-        record(&self.entries)?.compare(&written(&self.options)).await.map(|_| ())
+        record(&self.entries)?.compare(&written(&self.options)).await?;
+        parts::check(&self.entries, &self.options).await
     }
 }
 
-fn record(entries: &Steps) -> Result<SettingsRecord> {
+/// Returns the record of a ledger with its entries in this collection.
+pub(super) fn record(entries: &Steps) -> Result<SettingsRecord> {
     SettingsRecord::new(entries, "ledger", doc! { "fields": LedgerFields::default().to_document() })
 }
 

@@ -8,7 +8,7 @@ use super::account::{Account, Cache};
 use super::audit::{Audit, Audited};
 use super::finding::{Finding, Gap};
 use super::{Entry, EntryState, Ledger, Link, PAGE, Totals, requests, totals};
-use crate::value::{key_of, same_id};
+use crate::value::{key_of, one_of, same_id};
 use crate::{Error, Findings, Result};
 
 /// Reads of an account before a finding in it is reported.
@@ -114,7 +114,7 @@ impl Ledger {
         if ids.is_empty() {
             return Ok(());
         }
-        let there = self.entries.find(&doc! { "_id": { "$in": ids } }, &Document::new(), PAGE).await?;
+        let there = self.entries.find(&doc! { "_id": one_of(ids) }, &Document::new(), PAGE).await?;
         for (entry, linked) in linked {
             if !there.iter().any(|there| there.get("_id").is_some_and(|id| same_id(id, &linked))) {
                 verified.found(Finding::NoSuchEntry { entry, linked });

@@ -10,7 +10,7 @@ use super::record::Copy;
 use super::{Link, Main, MainState, StaleCopy, SyncFlag};
 use crate::metrics::Event;
 use crate::steps::Pages;
-use crate::value::key_of;
+use crate::value::{equal, key_of, one_of};
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// Attempts at a copy that seems to be stale, while its main document keeps changing.
@@ -197,7 +197,7 @@ impl SyncFlag {
     async fn compare_again(&self, link: &Link, copy: Copy) -> Result<Finding> {
         let mut before = self.main(&copy.main).await?;
         for _ in 0..READS_MAX {
-            let document = self.copies(link).find_one(&doc! { "_id": copy.id.clone() }).await?;
+            let document = self.copies(link).find_one(&doc! { "_id": equal(&copy.id) }).await?;
             // A document that was deleted, or names no main document any more, is no copy.
             let Some(copy) = document.and_then(|document| Copy::read(document, link)) else {
                 return Ok(Finding::Equal);
@@ -225,7 +225,7 @@ impl SyncFlag {
             return Ok(HashMap::new());
         }
         let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
-        let named = doc! { "_id": { "$in": ids.into_values().collect::<Vec<_>>() } };
+        let named = doc! { "_id": one_of(ids.into_values()) };
         let mut mains = HashMap::new();
         for document in self.mains.find(&named, &doc! {}, limit).await? {
             let key = key_of(document.get("_id").unwrap_or(&Bson::Null))?;

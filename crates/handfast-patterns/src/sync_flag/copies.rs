@@ -8,7 +8,7 @@ use super::record::Copy;
 use super::requests;
 use super::{Link, Main, RACES_MAX, SyncFlag};
 use crate::metrics::Event;
-use crate::value::{at_path, set_path};
+use crate::value::{at_path, equal, set_path};
 use crate::{Error, Result};
 
 /// The result of [`SyncFlag::insert_copy`].
@@ -119,7 +119,7 @@ impl SyncFlag {
     pub async fn read_copy(&self, target: &Namespace, id: impl Into<Bson>) -> Result<Option<Document>> {
         let id = id.into();
         self.refresh_copies(target, &id).await?;
-        self.mains.at(target.clone()).find_one(&doc! { "_id": id }).await
+        self.mains.at(target.clone()).find_one(&doc! { "_id": equal(&id) }).await
     }
 
     /// Inserts a document with its copies and their flags.
@@ -145,7 +145,7 @@ impl SyncFlag {
     pub(super) async fn refresh_copy(&self, link: &Link, id: &Bson) -> Result<bool> {
         let copies = self.copies(link);
         for _ in 0..RACES_MAX {
-            let Some(document) = copies.find_one(&doc! { "_id": id.clone() }).await? else { return Ok(false) };
+            let Some(document) = copies.find_one(&doc! { "_id": equal(id) }).await? else { return Ok(false) };
             let Some(copy) = Copy::read(document, link) else { return Ok(false) };
             // It is read after the copy was, so that it is no older than what the copy was made from.
             let main = self.main(&copy.main).await?;

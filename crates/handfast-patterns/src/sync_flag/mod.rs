@@ -101,6 +101,7 @@ pub use within::SyncFlagWithin;
 use crate::exactly_once::{Change, Token};
 use crate::metrics::{self, Event};
 use crate::steps::{Request, Steps, raw};
+use crate::value::equal;
 use crate::{Error, FieldNames, Result};
 
 /// Attempts at a step that races with others. At each attempt another one has succeeded.
@@ -367,7 +368,7 @@ impl SyncFlag {
                 return Ok(Beginning::Made(Main::read(&self.mains, document, self.fields())?));
             }
             // An attempt whose answer was lost, or an earlier request with this token, has made it.
-            let ours = doc! { "_id": id.clone(), &self.fields().tokens: token };
+            let ours = doc! { "_id": equal(id), &self.fields().tokens: token };
             if let Some(document) = self.mains.find_one(&ours).await? {
                 return Ok(Beginning::Made(Main::read(&self.mains, document, self.fields())?));
             }
@@ -391,7 +392,7 @@ impl SyncFlag {
     }
 
     async fn main(&self, id: &Bson) -> Result<Option<Main>> {
-        let found = self.mains.find_one(&doc! { "_id": id.clone() }).await?;
+        let found = self.mains.find_one(&doc! { "_id": equal(id) }).await?;
         found.map(|document| Main::read(&self.mains, document, self.fields())).transpose()
     }
 

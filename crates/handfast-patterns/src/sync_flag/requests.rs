@@ -12,7 +12,7 @@ use crate::Result;
 use crate::exactly_once::{Change, Token};
 use crate::steps::Request;
 use crate::update::merged;
-use crate::value::lapsed;
+use crate::value::{equal, lapsed};
 
 /// An update or a delete of one document.
 #[derive(Debug, PartialEq)]
@@ -23,8 +23,7 @@ pub(super) enum Step {
 
 /// Makes the caller's change, sets the next version and the flag in one step, unless the token was used.
 pub(super) fn begin(fields: &SyncFields, id: &Bson, token: Token, change: &Change, tokens_max: u32) -> Result<Request> {
-    let mut filter =
-        doc! { "_id": id.clone(), &fields.tokens: { "$ne": token }, &fields.deleted: { "$exists": false } };
+    let mut filter = doc! { "_id": equal(id), &fields.tokens: { "$ne": token }, &fields.deleted: { "$exists": false } };
     if let Some(guard) = change.guard() {
         filter.insert("$and", vec![guard.clone()]);
     }
@@ -37,7 +36,7 @@ pub(super) fn begin(fields: &SyncFields, id: &Bson, token: Token, change: &Chang
 pub(super) fn begin_first(fields: &SyncFields, id: &Bson) -> Request {
     let absent = doc! { "$exists": false };
     Request {
-        filter: doc! { "_id": id.clone(), &fields.version: absent.clone(), &fields.deleted: absent },
+        filter: doc! { "_id": equal(id), &fields.version: absent.clone(), &fields.deleted: absent },
         update: flag(fields),
     }
 }
@@ -46,7 +45,7 @@ pub(super) fn begin_first(fields: &SyncFields, id: &Bson) -> Request {
 pub(super) fn begin_delete(fields: &SyncFields, id: &Bson) -> Request {
     let mut update = flag(fields);
     update.insert("$set", doc! { &fields.deleted: true });
-    Request { filter: doc! { "_id": id.clone(), &fields.deleted: { "$exists": false } }, update }
+    Request { filter: doc! { "_id": equal(id), &fields.deleted: { "$exists": false } }, update }
 }
 
 fn flag(fields: &SyncFields) -> Document {
@@ -56,7 +55,7 @@ fn flag(fields: &SyncFields) -> Document {
 /// Removes the flag, or the document, if the flag is still the one that was seen. `None` if there is nothing to
 /// finish.
 pub(super) fn finish(fields: &SyncFields, seen: &Main) -> Option<Step> {
-    let mut filter = doc! { "_id": seen.id.clone(), &fields.version: seen.version, &fields.syncing: seen.since? };
+    let mut filter = doc! { "_id": equal(&seen.id), &fields.version: seen.version, &fields.syncing: seen.since? };
     match seen.state.after(MainEvent::Carried)? {
         MainState::Settled => {
             Some(Step::Update(Request { filter, update: doc! { "$unset": { &fields.syncing: "" } } }))
@@ -77,13 +76,13 @@ pub(super) fn abandoned(flag: &str, now: DateTime, age: Duration) -> [Document; 
 
 /// Changes all copies that were made from an older version, or have no version.
 pub(super) fn carry(link: &Link, main: &Main) -> Request {
-    let filter = doc! { &link.foreign_key: main.id.clone(), &link.version: { "$not": { "$gte": main.version } } };
+    let filter = doc! { &link.foreign_key: equal(&main.id), &link.version: { "$not": { "$gte": main.version } } };
     Request { filter, update: copied(link, link.values(&main.document), main.version) }
 }
 
 /// Changes all copies of a main document that is being deleted.
 pub(super) fn leave(link: &Link, main: &Bson) -> Step {
-    let mut filter = doc! { &link.foreign_key: main.clone() };
+    let mut filter = doc! { &link.foreign_key: equal(main) };
     match link.on_delete {
         OnDelete::Remove => Step::Remove(filter),
         OnDelete::Unset | OnDelete::Set(_) | OnDelete::Keep => {
@@ -101,7 +100,7 @@ pub(super) fn refresh_copy(link: &Link, copy: &Copy, main: Option<&Main>) -> Opt
     }
     // A flag that another process has set meanwhile must stay.
     let flag = copy.syncing.clone().unwrap_or_else(|| doc! { "$exists": false }.into());
-    let mut filter = doc! { "_id": copy.id.clone(), &link.foreign_key: copy.main.clone(), &link.syncing: flag };
+    let mut filter = doc! { "_id": equal(&copy.id), &link.foreign_key: equal(&copy.main), &link.syncing: flag };
     let (values, version) = match main.filter(|main| main.is_alive()) {
         Some(main) => (link.values(&main.document), main.version),
         None if link.on_delete == OnDelete::Remove => return Some(Step::Remove(filter)),

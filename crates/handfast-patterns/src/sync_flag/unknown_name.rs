@@ -10,7 +10,7 @@ use super::record::{Copy, FINAL_VERSION};
 use super::{Link, SyncFlag};
 use crate::Result;
 use crate::steps::Steps;
-use crate::value::key_of;
+use crate::value::{key_of, one_of};
 
 /// A name in a link that no document has.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,8 +121,8 @@ impl SyncFlag {
             }
             ids.sort_by(|(one, _), (other, _)| one.cmp(other));
             ids.dedup_by(|(one, _), (other, _)| one == other);
-            let ids: Vec<_> = ids.into_iter().map(|(_, id)| id).collect();
-            if self.mains.find_one(&doc! { "_id": { "$in": ids } }).await?.is_some() {
+            let ids = ids.into_iter().map(|(_, id)| id);
+            if self.mains.find_one(&doc! { "_id": one_of(ids) }).await?.is_some() {
                 return Ok(true);
             }
         }

@@ -7,6 +7,7 @@ use super::requests;
 use super::{Cancel, Event, Participant, Record, State, TwoPhase, TwoPhaseOutcome};
 use crate::metrics::{self, Event as Counted, Span};
 use crate::steps::Request;
+use crate::value::equal;
 use crate::{Error, Result};
 
 /// Limit on the waiting transactions that [`TwoPhase::run_next`] chooses from, so that workers that look at the same
@@ -236,7 +237,7 @@ impl TwoPhase {
         if documents.find_one(&requests::has_it(self.fields(), id, participant)).await?.is_some() {
             return Ok(Applying::All);
         }
-        let there = documents.find_one(&doc! { "_id": participant.id.clone() }).await?.is_some();
+        let there = documents.find_one(&doc! { "_id": equal(&participant.id) }).await?.is_some();
         let why = if there { "does not allow it" } else { "does not exist" };
         Ok(Applying::Refused(format!("{place} {why}")))
     }

@@ -75,7 +75,7 @@ pub use verify::{Finding, StateCount, TwoPhaseStatus, Verified};
 
 use crate::metrics::{self, Event as Counted};
 use crate::steps::{Added, Request, Steps, raw};
-use crate::value::same_id;
+use crate::value::{equal, same_id};
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// The end of a transaction, as far as this process knows.
@@ -264,7 +264,7 @@ impl TwoPhase {
     /// # Errors
     /// [`Error::Damaged`] for a document that is not a transaction.
     pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Record>> {
-        let found = self.transactions.find_one(&doc! { "_id": id.into() }).await?;
+        let found = self.transactions.find_one(&doc! { "_id": equal(&id.into()) }).await?;
         found.map(|document| Record::read(&self.transactions, &document, self.fields())).transpose()
     }
 
@@ -286,7 +286,7 @@ impl TwoPhase {
 
     /// Returns a document of a participant, and whether transactions are under way in it.
     pub async fn read(&self, namespace: &Namespace, id: impl Into<Bson>) -> Result<Option<ParticipantDocument>> {
-        let found = self.transactions.at(namespace.clone()).find_one(&doc! { "_id": id.into() }).await?;
+        let found = self.transactions.at(namespace.clone()).find_one(&doc! { "_id": equal(&id.into()) }).await?;
         Ok(found.map(|document| match document.get_array(&self.fields().pending) {
             Ok(pending) if !pending.is_empty() => {
                 ParticipantDocument::UnderWay { transactions: pending.clone(), document }

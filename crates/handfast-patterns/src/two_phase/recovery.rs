@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::{Participant, Record, State, TwoPhase, TwoPhaseOutcome, requests};
 use crate::metrics::Event as Counted;
 use crate::steps::{Request, Steps};
-use crate::value::{key_of, same_id};
+use crate::value::{key_of, one_of, same_id};
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 impl TwoPhase {
@@ -126,7 +126,7 @@ impl TwoPhase {
         if limit == 0 {
             return Ok(HashMap::new());
         }
-        let filter = doc! { "_id": { "$in": ids }, &self.fields().state: { "$in": states } };
+        let filter = doc! { "_id": one_of(ids), &self.fields().state: { "$in": states } };
         let mut over = HashMap::new();
         for document in self.transactions.find(&filter, &doc! {}, limit).await? {
             let id = document.get("_id").cloned().unwrap_or(Bson::Null);

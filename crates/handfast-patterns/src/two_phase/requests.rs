@@ -10,12 +10,12 @@ use super::state::{Event, State};
 use crate::Result;
 use crate::steps::Request;
 use crate::update::merged;
-use crate::value::lapsed;
+use crate::value::{equal, lapsed};
 
 /// Moves a transaction from initial to pending, if it is not claimed.
 pub(super) fn claim(fields: &Fields, id: &Bson, application: &str, settings: Option<i64>) -> Request {
     let filter = doc! {
-        "_id": id.clone(),
+        "_id": equal(id),
         &fields.state: State::Initial.name(),
         &fields.application: { "$exists": false },
     };
@@ -29,7 +29,7 @@ pub(super) fn claim(fields: &Fields, id: &Bson, application: &str, settings: Opt
 /// Moves a transaction of this application to its next state. `None` if the event cannot happen in this state.
 pub(super) fn advance(fields: &Fields, id: &Bson, application: &str, state: State, event: Event) -> Option<Request> {
     let next = state.after(event)?;
-    let filter = doc! { "_id": id.clone(), &fields.state: state.name(), &fields.application: application };
+    let filter = doc! { "_id": equal(id), &fields.state: state.name(), &fields.application: application };
     let set = doc! { &fields.state: next.name() };
     Some(Request { filter, update: doc! { "$set": set, "$currentDate": { &fields.last_modified: true } } })
 }
@@ -45,7 +45,7 @@ pub(super) fn claim_to_refuse(claim: Request, fields: &Fields, reason: &str) -> 
 
 /// Moves a transaction from pending to canceling, whichever application has it; from then on this one has it.
 pub(super) fn refuse(fields: &Fields, id: &Bson, application: &str, reason: &str) -> Request {
-    let filter = doc! { "_id": id.clone(), &fields.state: State::Pending.name() };
+    let filter = doc! { "_id": equal(id), &fields.state: State::Pending.name() };
     let set = doc! {
         &fields.state: State::Canceling.name(),
         &fields.application: application,
@@ -58,9 +58,9 @@ pub(super) fn refuse(fields: &Fields, id: &Bson, application: &str, reason: &str
 pub(super) fn compensate(fields: &Fields, seen: &super::Record, by: &Bson) -> Request {
     let as_seen = seen.compensation.clone().unwrap_or_else(|| doc! { "$exists": false }.into());
     let filter = doc! {
-        "_id": seen.id.clone(),
+        "_id": equal(&seen.id),
         &fields.state: { "$in": [State::Applied.name(), State::Done.name()] },
-        "$or": [{ &fields.compensation: as_seen }, { &fields.compensation: by.clone() }],
+        "$or": [{ &fields.compensation: as_seen }, { &fields.compensation: equal(by) }],
     };
     Request { filter, update: doc! { "$set": { &fields.compensation: by.clone() } } }
 }
@@ -78,7 +78,7 @@ pub(super) fn take_over(fields: &Fields, seen: &super::Record, application: &str
         None => Bson::Document(doc! { "$exists": false }),
     };
     let filter = doc! {
-        "_id": seen.id.clone(),
+        "_id": equal(&seen.id),
         &fields.state: seen.state.name(),
         &fields.application: owner,
         &fields.last_modified: seen.last_modified,
@@ -90,7 +90,7 @@ pub(super) fn take_over(fields: &Fields, seen: &super::Record, application: &str
 /// Makes the participant's update and adds the transaction's id in one step, unless the id is or was there.
 pub(super) fn apply(fields: &Fields, id: &Bson, participant: &Participant) -> Result<Request> {
     let mut filter = doc! {
-        "_id": participant.id.clone(),
+        "_id": equal(&participant.id),
         &fields.pending: { "$ne": id.clone() },
         &fields.finished: { "$ne": id.clone() },
     };
@@ -102,8 +102,8 @@ pub(super) fn apply(fields: &Fields, id: &Bson, participant: &Participant) -> Re
 
 /// Matches a participant that has the update.
 pub(super) fn has_it(fields: &Fields, id: &Bson, participant: &Participant) -> Document {
-    let either = vec![doc! { &fields.pending: id.clone() }, doc! { &fields.finished: id.clone() }];
-    doc! { "_id": participant.id.clone(), "$or": either }
+    let either = vec![doc! { &fields.pending: equal(id) }, doc! { &fields.finished: equal(id) }];
+    doc! { "_id": equal(&participant.id), "$or": either }
 }
 
 /// Releases a participant: makes the last part of its update, and moves the id to the finished ones.
@@ -118,7 +118,7 @@ pub(super) fn undo(fields: &Fields, id: &Bson, participant: &Participant, finish
 
 fn leave(fields: &Fields, id: &Bson, participant: &Participant, update: &Document, max: u32) -> Result<Request> {
     let last = doc! { "$each": [id.clone()], "$slice": -i64::from(max) };
-    let ours = doc! { "$pull": { &fields.pending: id.clone() }, "$push": { &fields.finished: last } };
-    let filter = doc! { "_id": participant.id.clone(), &fields.pending: id.clone() };
+    let ours = doc! { "$pull": { &fields.pending: equal(id) }, "$push": { &fields.finished: last } };
+    let filter = doc! { "_id": equal(&participant.id), &fields.pending: equal(id) };
     Ok(Request { filter, update: if update.is_empty() { ours } else { merged(update, &ours)? } })
 }

@@ -10,6 +10,7 @@ use super::unread::unreadable;
 use super::{Participant, Record, Remedy, State, TwoPhase, requests};
 use crate::metrics::{self, Level};
 use crate::steps::Steps;
+use crate::value::equal;
 use crate::{CancellationToken, Findings, Result, Runner, RunnerOptions};
 
 /// The number of transactions in a state.
@@ -305,7 +306,7 @@ impl TwoPhase {
         if record.as_ref().is_some_and(|record| !record.state.is_final()) {
             return Ok(());
         }
-        let marked = doc! { "_id": participant.clone(), &self.fields().pending: transaction.clone() };
+        let marked = doc! { "_id": equal(participant), &self.fields().pending: equal(transaction) };
         let Some(marked) = documents.find_one(&marked).await? else { return Ok(()) };
         let (namespace, participant, transaction) =
             (documents.namespace().clone(), participant.clone(), transaction.clone());
@@ -327,8 +328,8 @@ impl TwoPhase {
         let (id, mut lacking) = (&record.id, Vec::new());
         for Participant { namespace, id: participant, .. } in self.participants(record)? {
             let has_it = doc! {
-                "_id": participant.clone(),
-                "$or": [{ &fields.pending: id.clone() }, { &fields.finished: id.clone() }, { &full: { "$exists": true } }],
+                "_id": equal(&participant),
+                "$or": [{ &fields.pending: equal(id) }, { &fields.finished: equal(id) }, { &full: { "$exists": true } }],
             };
             if self.transactions.at(namespace.clone()).find_one(&has_it).await?.is_none() {
                 lacking.push(Finding::Lacking { namespace, participant, transaction: id.clone() });

@@ -6,6 +6,7 @@ use bson::Bson;
 use handfast_store::Namespace;
 
 use crate::fields::field_names;
+use crate::value::is_condition;
 use crate::{Error, FieldNames, Result};
 
 /// Settings of [`VersionedTree`](super::VersionedTree). `writes`, `pins`, `children` and `fields` are recorded in the
@@ -75,12 +76,12 @@ impl VersionedTreeOptions {
             return Err(Error::invalid("a versioned tree needs a lease, a lease of pins, and at least one attempt"));
         }
         self.fields.check()?;
-        match self.root {
-            Bson::Null | Bson::Undefined | Bson::Array(_) | Bson::RegularExpression(_) => {
-                Err(Error::invalid(format!("{} cannot be the item id of a root", self.root)))
-            }
-            _ => Ok(()),
+        match &self.root {
+            Bson::Null | Bson::Undefined | Bson::Array(_) => {}
+            root if is_condition(root) => {}
+            _ => return Ok(()),
         }
+        Err(Error::invalid(format!("{} cannot be the item id of a root", self.root)))
     }
 }
 

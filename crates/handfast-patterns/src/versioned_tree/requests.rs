@@ -8,7 +8,7 @@ use bson::{Bson, DateTime, Document, doc};
 use super::record::{Version, WriteIntent};
 use super::{TreeFields, VersionEvent, VersionState};
 use crate::steps::Request;
-use crate::value::lapsed;
+use crate::value::{equal, lapsed};
 
 /// The field names, and the tree of the requests.
 #[derive(Clone, Copy)]
@@ -22,12 +22,12 @@ impl Requests<'_> {
     pub(super) fn in_state(self, states: &[VersionState]) -> Document {
         let states: Vec<_> = states.iter().map(|state| state.name()).collect();
         let states = if let [state] = states[..] { Bson::from(state) } else { doc! { "$in": states }.into() };
-        doc! { &self.fields.item: self.root.clone(), &self.fields.state: states }
+        doc! { &self.fields.item: equal(self.root), &self.fields.state: states }
     }
 
     /// Matches the root or the mark of a version.
     pub(super) fn root_or_mark(self, version: i64) -> Document {
-        doc! { &self.fields.item: self.root.clone(), &self.fields.version: version }
+        doc! { &self.fields.item: equal(self.root), &self.fields.version: version }
     }
 
     /// Returns the order with the newest version first.
@@ -38,7 +38,7 @@ impl Requests<'_> {
     /// Matches nodes of these versions, without roots and marks.
     pub(super) fn nodes(self, versions: impl Into<Bson>) -> Document {
         doc! {
-            &self.fields.tree: self.root.clone(),
+            &self.fields.tree: equal(self.root),
             &self.fields.version: versions,
             &self.fields.item: { "$ne": self.root.clone() },
         }
@@ -49,16 +49,16 @@ impl Requests<'_> {
         doc! {
             &self.fields.item: item,
             &self.fields.version: visible(doc! { "$lte": version }, abandoned),
-            &self.fields.tree: self.root.clone(),
+            &self.fields.tree: equal(self.root),
         }
     }
 
     /// Matches the nodes of an item between a version and a newer node, without both.
     pub(super) fn older(self, item: Bson, below: i64, version: i64) -> Document {
         doc! {
-            &self.fields.item: item,
+            &self.fields.item: equal(&item),
             &self.fields.version: { "$gt": below, "$lt": version },
-            &self.fields.tree: self.root.clone(),
+            &self.fields.tree: equal(self.root),
         }
     }
 
@@ -117,12 +117,12 @@ impl Requests<'_> {
 
     /// Matches the writes or the pins of the tree.
     pub(super) fn of_tree(self) -> Document {
-        doc! { &self.fields.tree: self.root.clone() }
+        doc! { &self.fields.tree: equal(self.root) }
     }
 
     /// Matches writes or pins whose lease has run out, or whose date is further ahead than that.
     pub(super) fn silent(self, now: DateTime, lease: Duration) -> [Document; 2] {
-        lapsed(now, lease).map(|date| doc! { &self.fields.tree: self.root.clone(), &self.fields.ts: date })
+        lapsed(now, lease).map(|date| doc! { &self.fields.tree: equal(self.root), &self.fields.ts: date })
     }
 
     /// Matches a write as it was seen, if its writer has not renewed its lease since.

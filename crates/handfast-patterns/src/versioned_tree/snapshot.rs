@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use super::record::Stored;
 use super::requests::visible;
 use super::{Node, Version, VersionState, VersionedTree};
-use crate::value::{integer, key_of};
+use crate::value::{equal, integer, key_of, one_of};
 use crate::{Error, Result};
 
 /// Limit on the abandoned numbers that a tree remembers, as the requests of every reader contain each of them.
@@ -77,7 +77,7 @@ impl Snapshot {
             return Ok(Some(self.root_node()));
         }
         let requests = tree.requests();
-        let versions = requests.item_at(item, self.version(), &self.abandoned);
+        let versions = requests.item_at(equal(&item), self.version(), &self.abandoned);
         let found = tree.nodes.find(&versions, &requests.newest_first(), 1).await?;
         self.ensure_kept().await?;
         Ok(self.read(found)?.pop())
@@ -91,7 +91,7 @@ impl Snapshot {
         let items: Vec<Bson> = items.into_iter().map(Into::into).collect();
         let mut found: HashMap<Vec<u8>, Node> = HashMap::from([(key_of(self.tree.root())?, self.root_node())]);
         for items in items.chunks(ITEMS_MAX) {
-            for node in self.highest(doc! { "$in": items.to_vec() }).await? {
+            for node in self.highest(one_of(items.iter().cloned())).await? {
                 let key = key_of(&node.item)?;
                 // Roots and marks are not nodes.
                 found.entry(key).or_insert(node);

@@ -15,13 +15,13 @@ mod sequence;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Bson, Document, doc, rawdoc};
+use bson::{Bson, DateTime, Document, doc, rawdoc};
 use handfast_patterns::ledger::{
-    AsOf, Change, Ledger, LedgerFields, LedgerOptions, NewAccount, NewEntry, Page, Posting, Proc,
+    AsOf, Authorisation, Cancel, Change, Ledger, LedgerFields, LedgerOptions, NewAccount, NewEntry, Page, Posting, Proc,
 };
 use handfast_patterns::{Error, Result, Round};
 use handfast_store::decorator::{Faulty, Plan as Faults};
-use handfast_store::{Find, StoreExt};
+use handfast_store::{DropIndexes, Find, IndexSelector, StoreExt};
 
 use crate::crash::World;
 
@@ -414,4 +414,100 @@ async fn operations_per_entry() {
     cost();
     assert_eq!(ledger.commit(50).await.unwrap().done, 10);
     assert_eq!(cost(), 2 + 10 + 2 * 5, "ten at once: each is one more");
+}
+
+/// The id of an entry is part of the ids of entries that cancel or resolve it, which must fit into an index, too. The
+/// reason of a cancel is written into an entry that may be as large as an entry can be.
+#[tokio::test]
+async fn ids_and_reasons_leave_space_for_what_follows() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("A", 100)]).await;
+    let later = DateTime::from_millis(world.sources.clock.now().timestamp_millis() + 1000);
+    let hold = |id: &str| Authorisation::new("A", "B", 1, "EUR").with_id(id).until(later);
+    let (longest, longer) = ("x".repeat(8000), "x".repeat(9000));
+    let entry = |id: &str| NewEntry::transfer("A", "B", 1, "EUR").with_id(id);
+    let to = NewEntry::transfer("A", longer.as_str(), 1, "EUR");
+    for error in [
+        ledger.post(entry(&longer)).await.unwrap_err(),
+        ledger.authorise(hold(&longer)).await.unwrap_err(),
+        ledger.post(to).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Invalid { .. }), "{error}");
+        assert!(error.to_string().contains("bytes, at most"), "{error}");
+    }
+    assert_eq!(ledger.status().await.unwrap().expiring, 0);
+    posted(&ledger, entry(&longest)).await;
+    let error = ledger.cancel(longest.as_str(), &"x".repeat(2001)).await.unwrap_err();
+    assert!(error.to_string().contains("at most 2000"), "{error}");
+    commit_all(&ledger).await;
+    let Cancel::Reversed(reversal) = ledger.cancel(longest.as_str(), &"x".repeat(2000)).await.unwrap() else {
+        panic!("it was committed")
+    };
+    commit_all(&ledger).await;
+    let reversed = ledger.cancel(reversal.id, "r").await.unwrap();
+    assert!(matches!(reversed, Cancel::Reversed(_)), "{reversed:?}");
+    let _ = ledger.authorise(hold(&"y".repeat(8000))).await.unwrap();
+    world.clock.advance(HOUR);
+    assert_eq!(ledger.expire(10).await.unwrap().done, 1);
+    let error = ledger.abandon("A", 1..=1, &"x".repeat(2001)).await.unwrap_err();
+    assert!(error.to_string().contains("at most 2000"), "{error}");
+}
+
+/// Documents that another program has written and that mean nothing are errors that name the field.
+#[tokio::test]
+async fn documents_that_contradict_themselves_are_reported() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    for (account, said) in [
+        (rawdoc! { "_id": "both", "asset": "EUR", "minimum": 0, "lastSeqId": 0 }, "minimum"),
+        (rawdoc! { "_id": "number", "asset": 5 }, "asset"),
+    ] {
+        let id = account.get_str("_id").unwrap().to_owned();
+        world.store.insert_one(&world.namespace("account"), account).await.unwrap();
+        let error = ledger.post(NewEntry::transfer(id.as_str(), "B", 1, "EUR")).await.unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }) && error.to_string().contains(said), "{error}");
+        assert!(!ledger.verify_all().await.unwrap().is_clean(), "{id}");
+        world.store.delete_one(&world.namespace("account"), rawdoc! { "_id": id }).await.unwrap();
+    }
+    posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR").with_id(1)).await;
+    assert!(ledger.verify_all().await.unwrap().is_clean());
+    let hold = rawdoc! { "$set": { "changes.0.hold": i64::MIN } };
+    world.store.update_one(&world.namespace("tx"), rawdoc! { "_id": 1 }, hold).await.unwrap();
+    let found = ledger.verify_all().await.unwrap();
+    assert!(!found.is_clean() && format!("{found:?}").contains("hold"), "{found:?}");
+}
+
+#[tokio::test]
+async fn an_account_that_is_open_otherwise_says_in_which_settings() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    ledger.open_account(NewAccount::new("A", "EUR").with_minimum(0)).await.unwrap();
+    for (other, said) in [
+        (NewAccount::new("A", "EUR"), "its minimum is 0, not none"),
+        (NewAccount::new("A", "EUR").with_minimum(1), "its minimum is 0, not 1"),
+        (NewAccount::new("A", "USD").with_minimum(0), "its asset is \"EUR\", not \"USD\""),
+        (NewAccount::new("A", "EUR").with_sequence(), "it has no sequence"),
+    ] {
+        let error = ledger.open_account(other).await.unwrap_err().to_string();
+        assert!(error.contains(said) && error.contains("open with other settings"), "{error}");
+    }
+}
+
+/// Programs that post without the index take the same places.
+#[tokio::test]
+async fn entries_at_the_same_place_keep_a_ledger_closed() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR").with_id(1)).await;
+    let all = DropIndexes { namespace: world.namespace("tx"), selector: IndexSelector::All };
+    world.store.drop_indexes(all).await.unwrap();
+    let mut copy = self::all(&world, "tx").await.remove(0);
+    copy.insert("_id", 2);
+    let copy = bson::RawDocumentBuf::try_from(&copy).unwrap();
+    world.store.insert_one(&world.namespace("tx"), copy).await.unwrap();
+    let error = open(&world).await.err().expect("there is no unique index");
+    assert_eq!(error.code(), handfast_mql::Code::DuplicateKey);
+    assert!(error.to_string().contains("two entries of test.tx have the same place"), "{error}");
+    assert!(!ledger.verify_all().await.unwrap().is_clean());
 }

@@ -17,6 +17,7 @@ mod fault;
 mod indexes;
 mod job_queue;
 mod ledger;
+mod operators;
 mod processes;
 mod schedule;
 mod sends;

@@ -30,6 +30,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         Err(error) => return Err(error.into()),
     };
     let mut writer = Writer::new();
+    let _alone = call.shared.patterns.may_drop_indexes().await;
     // As in MongoDB since 7.0, a collection that does not exist is no error.
     let dropped = store.drop_collection(&namespace).await?;
     call.shared.patterns.forget();

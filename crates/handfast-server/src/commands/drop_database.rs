@@ -23,6 +23,7 @@ pub(crate) const COMMAND: Command = Command {
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("dropDatabase").finish()?;
     let mut writer = Writer::new();
+    let _alone = call.shared.patterns.may_drop_indexes().await;
     let dropped = call.store().drop_database(call.request.database).await?;
     call.shared.patterns.forget();
     if dropped {

@@ -43,6 +43,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     };
     arguments.finish()?;
     let all = matches!(selector, IndexSelector::All);
+    let _alone = call.shared.patterns.may_drop_indexes().await;
     let before = call.store().drop_indexes(DropIndexes { namespace, selector }).await?;
     call.shared.patterns.forget();
     let mut writer = Writer::new();

@@ -22,7 +22,7 @@ use bson::Bson;
 use bson::oid::ObjectId;
 use handfast_mql::Code;
 use handfast_patterns::JobQueue;
-use handfast_patterns::job_queue::{ClaimState, Job};
+use handfast_patterns::job_queue::{ClaimState, Job, JobState};
 
 use super::Call;
 use super::pattern_steps::required_id;
@@ -57,6 +57,11 @@ impl Claim {
         let queue: JobQueue = patterns::of(call).await?;
         let job = self.of(&queue).await?;
         Ok(job.map(|job| (queue, job)))
+    }
+
+    /// Returns the state of the job outside of the transaction of the command; `None` if the claim is lost.
+    async fn state_outside(&self, call: &Call<'_>) -> CommandResult<Option<JobState>> {
+        Ok(self.of(&patterns::outside(call).await?).await?.map(|job| job.state))
     }
 
     /// Returns the job if the claim still holds or was the last one.

@@ -22,27 +22,17 @@ pub(super) mod post_hold;
 pub(super) mod reconcile;
 pub(super) mod release;
 
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::{Bson, doc};
 use handfast_mql::Code;
 use handfast_patterns::Ledger;
 use handfast_patterns::ledger::{HoldState, Refusal, Resolution};
 
 use super::Call;
-use super::pattern_steps::{put_value, required_id};
-use crate::arguments::Arguments;
+use super::pattern_steps::{put_value, with_info};
 use crate::error::{CommandError, CommandResult};
 use crate::patterns;
 use crate::reply::Answer;
 use crate::writer::Writer;
-
-/// Reads a document that has only the `_id` of an entry or a hold.
-fn named(arguments: &mut Arguments<'_>, name: &'static str) -> CommandResult<Bson> {
-    let document = arguments.document(name)?;
-    let mut document = Arguments::of_document(name, arguments.required(name, document)?)?;
-    let id = required_id(&mut document)?;
-    document.finish()?;
-    Ok(id)
-}
 
 /// Fails in a transaction if the entry that a step has made exists outside of it.
 ///
@@ -88,14 +78,12 @@ async fn resolved(call: &Call<'_>, hold: &Bson, requested: HoldState, resolution
             let info = doc! { "holdState": state.to_string(), "entry": by.id };
             Err(with_info(Code::IllegalOperation, format!("hold {hold} is {state} already"), info)?)
         }
-        Resolution::Missing => Err(CommandError::new(Code::NoSuchKey, format!("there is no hold {hold}"))),
+        Resolution::Missing => Err(no_hold(hold)),
     }
 }
 
-/// Returns an error with `errInfo`.
-fn with_info(code: Code, text: String, info: Document) -> CommandResult<CommandError> {
-    let details = RawDocumentBuf::try_from(&doc! { "errInfo": info })?;
-    Ok(CommandError { details: Some(details), ..CommandError::new(code, text) })
+fn no_hold(hold: &Bson) -> CommandError {
+    CommandError::new(Code::NoSuchKey, format!("there is no hold {hold}"))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!  db: "shop"}       the database whose users are added, or "" for all
 //! ```
 
-use bson::raw::RawDocumentBuf;
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::{Find, Namespace, StoreExt};
 
@@ -21,6 +21,9 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     ..user_arguments::command("_mergeAuthzCollections", "adds the users of a dump", |call| Box::pin(run(call)))
 };
+
+/// The advice for a dump whose users cannot be added.
+const WITHOUT_USERS: &str = "Restore the dump without its users and roles (mongorestore --nsExclude 'admin.system.*'), and create the users by createUser";
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("_mergeAuthzCollections");
@@ -37,14 +40,18 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         && !documents(call, roles).await?.is_empty()
     {
         let text = format!(
-            "the collection '{roles}' has roles that users have defined, which are not supported: restore without roles"
+            "the collection '{roles}' has roles that users have defined, which are not supported. {WITHOUT_USERS}"
         );
         return Err(CommandError::new(Code::NotImplemented, text));
     }
     let Some(users) = users else { return Ok(Answer::done()) };
     let mut users = documents(call, users).await?;
     users.retain(|user| database.is_none_or(|database| user.get_str("db").is_ok_and(|db| db == database)));
-    let users = users.iter().map(|user| User::of_document(user)).collect::<handfast_store::Result<Vec<_>>>()?;
+    users.iter().try_for_each(|user| check_restrictions(user))?;
+    let unreadable =
+        |error: handfast_store::Error| CommandError::new(error.code(), format!("{error}. {WITHOUT_USERS}"));
+    let users =
+        users.iter().map(|user| User::of_document(user).map_err(unreadable)).collect::<CommandResult<Vec<_>>>()?;
     let before = call.shared.users.list(None).await?;
     let is_changed = |user: &&User| {
         let is_removed = removes_others && database.is_none_or(|database| user.name.database() == database);
@@ -57,6 +64,20 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     }
     call.shared.users.merge(users, database, removes_others).await?;
     Ok(Answer::done())
+}
+
+/// Checks that a user may log in from anywhere, as restrictions of the addresses are not supported.
+fn check_restrictions(user: &RawDocument) -> CommandResult<()> {
+    match user.get("authenticationRestrictions")? {
+        None | Some(RawBsonRef::Null) => return Ok(()),
+        Some(RawBsonRef::Array(none)) if none.is_empty() => return Ok(()),
+        Some(_) => {}
+    }
+    let id = user.get_str("_id").unwrap_or_default();
+    let text = format!(
+        "user '{id}' has authenticationRestrictions, which are not supported: without them it could log in from anywhere. {WITHOUT_USERS}"
+    );
+    Err(CommandError::new(Code::NotImplemented, text))
 }
 
 /// Returns the documents of a collection that the client may read.

@@ -91,9 +91,9 @@ pub(super) fn required_change(arguments: &mut Arguments<'_>) -> CommandResult<Ch
 
 /// Reads the number of items of a round.
 pub(super) fn count(arguments: &mut Arguments<'_>) -> CommandResult<u32> {
-    let count = arguments.unsigned("count")?.unwrap_or(COUNT);
-    let count = u32::try_from(count).ok().filter(|count| (1..=COUNT_MAX).contains(&u64::from(*count)));
-    count.ok_or_else(|| invalid(format!("count must be from 1 to {COUNT_MAX}")))
+    let count = arguments.exact_unsigned("count")?.unwrap_or(COUNT);
+    let fits = u32::try_from(count).ok().filter(|count| (1..=COUNT_MAX).contains(&u64::from(*count)));
+    fits.ok_or_else(|| invalid(format!("count must be from 1 to {COUNT_MAX}, and is {count}")))
 }
 
 /// Reads a time in milliseconds that may be left out.

@@ -53,6 +53,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         // MongoDB says so whether the collection exists or not.
         return Err(CommandError::new(Code::IllegalOperation, "Can't rename a collection to itself"));
     }
+    let _alone = call.shared.patterns.may_drop_indexes().await;
     call.store().rename_collection(RenameCollection { from, to, drop_target }).await?;
     call.shared.patterns.forget();
     Ok(Answer::done())

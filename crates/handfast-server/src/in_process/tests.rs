@@ -20,9 +20,11 @@ async fn a_client_in_the_process_runs_commands_of_a_connection() {
     let insert = client.run("d", &rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] }).await;
     assert_eq!((insert.double("ok"), insert.int("n")), (1.0, 1));
     assert_eq!(server.connect().run("d", rawdoc! { "count": "c" }).await.int("n"), 1);
-    for (command, code) in [(rawdoc! { "inser": "c" }, Code::CommandNotFound), (rawdoc! {}, Code::CommandNotFound)] {
+    for (command, code) in [(rawdoc! { "no such": "c" }, Code::CommandNotFound), (rawdoc! {}, Code::CommandNotFound)] {
         assert_eq!(client.run("d", &command).await.int("code"), code.0);
     }
+    let deep = (0..150).fold(rawdoc! {}, |inner, _| rawdoc! { "a": inner });
+    assert_eq!(client.run("d", &rawdoc! { "find": "c", "filter": deep }).await.int("code"), Code::Overflow.0);
     assert_eq!(client.run("a.b", &rawdoc! { "count": "c" }).await.int("code"), Code::InvalidNamespace.0);
 }
 

@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::selection::{Selection, named_ids};
-use handfast_store::{Cursor, Find, Result as StoreResult, StoreExt};
+use handfast_store::{Cursor, Find, Result as StoreResult, StoreExt, insertion};
 
 use super::core::Core;
 use super::query;
@@ -60,7 +60,8 @@ pub(super) async fn find(core: &Arc<Core>, request: &Find) -> StoreResult<Option
     }
     let selection = Arc::new(Selection::compile(request, &core.sources)?);
     let id = match named_ids(&selection.necessary_conditions()).as_deref() {
-        Some([id]) => RawBson::from(*id),
+        // The store would take a value that no `_id` can have for an operator or a pattern.
+        Some([id]) if insertion::check_id(*id).is_ok() => RawBson::from(*id),
         _ => return Ok(None),
     };
     let Some((catalog, version)) = core.catalog_at_hand() else { return Ok(None) };

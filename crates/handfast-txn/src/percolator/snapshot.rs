@@ -13,7 +13,7 @@ use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_mql::key::encoded;
 use handfast_store::selection::Candidate;
-use handfast_store::{Error as StoreError, Find, Namespace, Result as StoreResult, StoreExt};
+use handfast_store::{Error as StoreError, Find, Namespace, Result as StoreResult, StoreExt, insertion};
 
 use super::core::{Core, LocalTime, conflict, lock};
 use super::resolver::Resolved;
@@ -171,7 +171,9 @@ impl PercolatorSnapshot {
         ids: Vec<RawBson>,
         shows_record: bool,
     ) -> StoreResult<Vec<Candidate>> {
-        let keys: Vec<_> = ids.into_iter().map(|id| Key { namespace: namespace.clone(), id }).collect();
+        // The store would take a value that no `_id` can have for an operator or a pattern.
+        let ids = ids.into_iter().filter(|id| insertion::check_id(id.as_raw_bson_ref()).is_ok());
+        let keys: Vec<_> = ids.map(|id| Key { namespace: namespace.clone(), id }).collect();
         let known = |key: &Key| self.cached_row(key).filter(|_| !shows_record);
         let unknown: RawArrayBuf = keys.iter().filter(|key| known(key).is_none()).map(|key| key.id.clone()).collect();
         let mut read = HashMap::new();

@@ -379,3 +379,19 @@ async fn a_find_that_has_returned_documents_does_not_begin_again() {
     .await;
     assert_eq!(rest.unwrap_err().code(), Code::SnapshotTooOld);
 }
+
+/// No document can have such an `_id`. The store behind would take it for an operator or a pattern.
+#[tokio::test]
+async fn an_id_that_no_document_can_have_is_not_looked_up() {
+    let bank = with_accounts(3).await;
+    let snapshot = snapshot_over(&bank, bank.store.clone()).await;
+    let database = process_that_remembers(100, &bank, bank.store.clone());
+    let everything = bson::Regex { pattern: bson::raw::cstr!("").into(), options: bson::raw::cstr!("").into() };
+    for id in [RawBson::Document(rawdoc! { "$gte": 0 }), RawBson::RegularExpression(everything)] {
+        let find = Find::new(accounts(), rawdoc! { "_id": { "$eq": id } });
+        for found in [snapshot.find(find.clone()).await, database.find(find).await] {
+            let page = found.unwrap().next_page(BatchLimit::REPLY).await.unwrap();
+            assert!(page.documents.is_empty(), "{:?}", page.documents);
+        }
+    }
+}

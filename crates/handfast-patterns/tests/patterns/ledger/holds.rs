@@ -171,7 +171,7 @@ async fn announcements_of_dead_processes_are_removed() {
     world.clock.advance(HOUR);
     assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (0, 1));
     world.clock.advance(Duration::from_secs(24 * 3600));
-    assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (1, 0));
+    assert_eq!((ledger.expire(10).await.unwrap().done, expiring().await), (0, 0), "nothing was held");
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,4 +194,55 @@ async fn expired_authorisations_are_freed_in_the_background() {
     expiry.stop().await;
     let now = ledger.balance("A").await.unwrap().unwrap();
     assert_eq!((now.held, now.pending, now.seq_id, now.anchor_seq_id), (0, 0, 3, 3));
+}
+
+/// An authorisation has one announcement, however often it is sent, and none if it is refused.
+#[tokio::test]
+async fn an_authorisation_that_is_sent_again_has_one_announcement() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("A", 100)]).await;
+    let at = |seconds: i64| DateTime::from_millis(world.sources.clock.now().timestamp_millis() + seconds * 1000);
+    let hold = |id: &str| Authorisation::new("A", "B", 10, "EUR").with_id(id);
+    let expiring = async || ledger.status().await.unwrap().expiring;
+    for _ in 0..3 {
+        let _ = ledger.authorise(hold("7").until(at(60))).await.unwrap();
+    }
+    let _ = ledger.authorise(hold("8")).await.unwrap();
+    assert_eq!(expiring().await, 1);
+    // Another time is another authorisation.
+    for other in [
+        hold("7").until(at(1)),
+        hold("7"),
+        hold("8").until(at(60)),
+        hold("7").until(at(60)).with_metadata(doc! { "n": 1 }),
+    ] {
+        let error = ledger.authorise(other.clone()).await.unwrap_err();
+        assert!(error.to_string().contains("another entry has the id"), "{other:?}: {error}");
+    }
+    assert_eq!(expiring().await, 1);
+    let Resolution::Done(_) = ledger.capture("7", Capture::Full).await.unwrap() else { panic!("it was open") };
+    let again = ledger.authorise(hold("7").until(at(60))).await.unwrap();
+    assert!(matches!(again, Posting::AlreadyPosted(_)), "{again:?}");
+    assert_eq!(expiring().await, 0);
+}
+
+/// What an expiry returns is the number of authorisations whose amounts it has freed.
+#[tokio::test]
+async fn an_expiry_counts_what_it_frees() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("A", 100)]).await;
+    let soon = DateTime::from_millis(world.sources.clock.now().timestamp_millis() + 1000);
+    let _ = ledger.authorise(Authorisation::new("A", "B", 10, "EUR").with_id(7).until(soon)).await.unwrap();
+    // Another process has announced it at the same time, and one an authorisation that was never posted.
+    for (id, entry) in [(1, 7), (2, 7), (3, 8)] {
+        let announced = rawdoc! { "_id": id, "entry": entry, "expiresAt": soon };
+        world.store.insert_one(&world.namespace("hold"), announced).await.unwrap();
+    }
+    world.clock.advance(HOUR);
+    assert_eq!(ledger.expire(10).await.unwrap(), Round { done: 1, failed: 0, more: false });
+    world.clock.advance(24 * HOUR);
+    assert_eq!(ledger.expire(10).await.unwrap(), Round::default());
+    assert_eq!(ledger.status().await.unwrap().expiring, 0);
 }

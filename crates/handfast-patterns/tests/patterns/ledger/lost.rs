@@ -550,3 +550,45 @@ async fn gaps_are_closed_beside_writers() {
     assert_eq!((balance(&ledger, "A").await, abandoned), if there { (47 + 24, 0) } else { (54 + 24, 2) });
     books::check(&world).await.unwrap();
 }
+
+/// A balance as of a place or a time says how many places up to there have no entry.
+#[tokio::test]
+async fn a_balance_as_of_says_what_is_missing() {
+    let (world, ledger) = paid().await;
+    let now = world.sources.clock.now();
+    let at = async |as_of: AsOf| {
+        let balance = ledger.balance_at("A", as_of).await.unwrap().unwrap();
+        (balance.balance, balance.pending, balance.seq_id, balance.missing)
+    };
+    assert_eq!(at(AsOf::Time(now)).await, (47, 0, 6, 0));
+    lose(&world, 2).await;
+    assert_eq!(at(AsOf::Time(now)).await, (77, 0, 6, 1), "without the lost entry, and says so");
+    assert_eq!(at(AsOf::SequenceNumber(2)).await, (100, 0, 2, 1));
+    // A final balance includes what is lost before it.
+    assert_eq!(at(AsOf::SequenceNumber(3)).await, (75, 0, 3, 0));
+    assert_eq!(at(AsOf::Entry(6.into())).await, (47, 0, 6, 0));
+    assert_eq!(at(AsOf::SequenceNumber(9)).await, (47, 0, 6, 0), "there is no such place");
+    // The time of a lost entry is unknown, and the account's document alone shows that it was there.
+    lose(&world, 6).await;
+    assert_eq!(at(AsOf::Time(now)).await, (84, 0, 6, 2));
+}
+
+#[tokio::test]
+async fn a_balance_as_of_a_time_says_what_is_not_final() {
+    let (world, ledger) = paid().await;
+    world.clock.advance(HOUR);
+    posted(&ledger, NewEntry::transfer("A", "B", 10, "EUR").with_id(7)).await;
+    let between = world.sources.clock.now();
+    world.clock.advance(HOUR);
+    posted(&ledger, NewEntry::transfer("A", "B", 20, "EUR").with_id(8)).await;
+    let now = world.sources.clock.now();
+    for (as_of, expected) in [
+        (AsOf::Time(between), (37, -10)),
+        (AsOf::Time(now), (17, -30)),
+        (AsOf::SequenceNumber(6), (47, 0)),
+        (AsOf::Entry(7.into()), (37, -10)),
+    ] {
+        let then = ledger.balance_at("A", as_of.clone()).await.unwrap().unwrap();
+        assert_eq!((then.balance, then.pending), expected, "{as_of:?}");
+    }
+}

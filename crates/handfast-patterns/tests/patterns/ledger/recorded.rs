@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::rawdoc;
 use handfast_patterns::ledger::{Change, Ledger, LedgerFields, LedgerOptions, NewEntry};
 use handfast_patterns::two_phase::{TwoPhase, TwoPhaseOptions};
-use handfast_patterns::{Error, FieldNames, Result};
+use handfast_patterns::{Error, FieldNames, JobQueue, Result};
 use handfast_store::{DocumentStore, StoreExt};
 
 use super::{HOUR, balance, commit_all, open, open_with, options, posted};
@@ -120,4 +120,72 @@ async fn names_that_make_documents_meaningless_are_refused_at_the_first_opening(
     // Another collection may have such a name.
     world.store.delete_many(&world.namespace("tx.settings"), rawdoc! {}).await.unwrap();
     in_records().await.unwrap();
+}
+
+/// Two ledgers whose entries change the same accounts would each compute balances without the other's entries.
+#[tokio::test]
+async fn accounts_and_authorisations_belong_to_one_ledger() {
+    let world = World::in_memory();
+    let open_at = async |entries: &str, options: LedgerOptions| {
+        Ledger::open(Arc::clone(&world.store), world.namespace(entries), world.sources.clone(), options).await
+    };
+    let named = |accounts: &str, holds: &str| LedgerOptions {
+        accounts: accounts.to_owned(),
+        holds: holds.to_owned(),
+        ..options()
+    };
+    open(&world).await.unwrap();
+    for (entries, options, taken) in [
+        ("ty", options(), "test.account"),
+        ("ty", named("account", "ty.hold"), "test.account"),
+        ("ty", named("ty.account", "hold"), "test.hold"),
+        ("ty", named("hold", "ty.hold"), "test.hold"),
+        ("ty", named("tx", "ty.hold"), "test.tx"),
+        ("account", named("ty.account", "ty.hold"), "test.account"),
+    ] {
+        let error = open_at(entries, options.clone()).await.err().expect("it is taken").to_string();
+        assert!(error.contains(taken) && error.contains("the ledger test.tx"), "{error}");
+        let recorded = LedgerOptions::recorded(Arc::clone(&world.store), &world.namespace(entries)).await.unwrap();
+        assert!(recorded.is_none(), "{entries}");
+        let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
+        let error = Ledger::attach(store, world.namespace(entries), sources, options).await.err();
+        assert!(error.expect("it is taken").to_string().contains(taken), "{entries}");
+    }
+    let other = open_at("ty", named("ty.account", "ty.hold")).await.unwrap();
+    posted(&other, NewEntry::transfer("A", "B", 1, "EUR")).await;
+    open(&world).await.unwrap();
+    attached(&world, options()).await.unwrap();
+    // A ledger of an earlier version has no such records: it gets them when it is opened again.
+    for parts in ["account.settings", "hold.settings"] {
+        assert_eq!(world.store.delete_many(&world.namespace(parts), rawdoc! {}).await.unwrap(), 1, "{parts}");
+    }
+    open(&world).await.unwrap();
+    assert!(open_at("tz", options()).await.is_err());
+}
+
+/// A ledger without entries may get other collections; another ledger can have the old ones then.
+#[tokio::test]
+async fn collections_that_a_ledger_no_longer_has_are_free() {
+    let world = World::in_memory();
+    let (store, tx) = (Arc::clone(&world.store), world.namespace("tx"));
+    open(&world).await.unwrap();
+    let renamed = LedgerOptions { accounts: "people".to_owned(), holds: "held".to_owned(), ..options() };
+    Ledger::change_settings(Arc::clone(&store), tx, &renamed).await.unwrap();
+    open_with(&world, renamed.clone()).await.unwrap();
+    let (ty, sources) = (world.namespace("ty"), world.sources.clone());
+    Ledger::open(Arc::clone(&store), ty.clone(), sources, options()).await.unwrap();
+    let error = Ledger::change_settings(store, ty, &renamed).await.unwrap_err();
+    assert!(error.to_string().contains("test.people"), "{error}");
+}
+
+#[tokio::test]
+async fn a_queue_is_in_no_collection_of_a_ledger() {
+    let world = World::in_memory();
+    open(&world).await.unwrap();
+    for collection in ["tx", "account", "hold"] {
+        let (store, jobs) = (Arc::clone(&world.store), world.namespace(collection));
+        let queue = JobQueue::open(store, jobs, world.sources.clone(), Default::default()).await;
+        let error = queue.err().expect("it is taken").to_string();
+        assert!(error.contains(collection) && error.contains("belongs to a ledger"), "{error}");
+    }
 }

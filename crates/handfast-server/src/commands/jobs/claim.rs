@@ -29,7 +29,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let worker = required_text(&mut arguments, "worker")?;
     let types = arguments.array("types")?;
     let types = arguments.required("types", types)?;
-    let count = arguments.unsigned("count")?.unwrap_or(1);
+    let count = arguments.exact_unsigned("count")?.unwrap_or(1);
     arguments.finish()?;
     let kinds = types.into_iter().map(|kind| match kind? {
         RawBsonRef::String(kind) => Ok(kind.to_owned()),

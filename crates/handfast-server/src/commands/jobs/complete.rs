@@ -7,7 +7,6 @@ use super::super::pattern_steps::{IN_TRANSACTION, command, owned};
 use super::super::{Call, Command};
 use super::{Claim, claim_answer};
 use crate::error::{CommandError, CommandResult};
-use crate::patterns;
 use crate::reply::Answer;
 
 pub(crate) const COMMAND: Command =
@@ -22,7 +21,11 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     if call.transaction_number().is_some() {
         match held.as_ref().map(|(_, job)| job.state) {
             Some(JobState::Processing) => {}
-            Some(JobState::Done) => return Err(done_before()),
+            Some(JobState::Done) if claim.state_outside(call).await? == Some(JobState::Done) => {
+                return Err(done_before());
+            }
+            // This transaction has completed the job.
+            Some(JobState::Done) => return Ok(claim_answer(ClaimState::Held)),
             Some(_) | None => return Err(not_held(call, &claim).await?),
         }
     }
@@ -38,8 +41,7 @@ fn done_before() -> CommandError {
 
 /// Returns the error of a transaction that does not see the claim. An error aborts the transaction, so that the effect of a job that was lost is not committed.
 async fn not_held(call: &Call<'_>, claim: &Claim) -> CommandResult<CommandError> {
-    let now = claim.of(&patterns::outside(call).await?).await?;
-    if now.is_some_and(|job| job.state == JobState::Processing) {
+    if claim.state_outside(call).await? == Some(JobState::Processing) {
         // The driver runs the transaction again, with a newer snapshot.
         let text = "the transaction has begun before the job was claimed: begin it again";
         return Ok(CommandError::new(Code::WriteConflict, text));

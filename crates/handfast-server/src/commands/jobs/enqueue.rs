@@ -22,6 +22,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let job = arguments.document("job")?;
     let job = read(arguments.required("job", job)?)?;
     arguments.finish()?;
+    let _kept = call.shared.patterns.keep_indexes().await;
     let queue: JobQueue = patterns::of(call).await?;
     let enqueued = queue.enqueue(job).await?;
     let mut writer = Writer::new();
@@ -52,7 +53,7 @@ fn read(job: &RawDocument) -> CommandResult<NewJob> {
     if let Some(id) = arguments.any_or_null("_id")? {
         job = job.with_id(owned(id)?);
     }
-    if let Some(priority) = arguments.integer("priority")? {
+    if let Some(priority) = arguments.exact_integer("priority")? {
         let priority = i32::try_from(priority)
             .map_err(|_| invalid(format!("priority is {priority}, not from {} to {}", i32::MIN, i32::MAX)))?;
         job = job.with_priority(priority);
@@ -67,7 +68,7 @@ fn read(job: &RawDocument) -> CommandResult<NewJob> {
         }
         job = job.after(delay);
     }
-    if let Some(attempts) = arguments.unsigned("attemptsMax")? {
+    if let Some(attempts) = arguments.exact_unsigned("attemptsMax")? {
         let attempts = u32::try_from(attempts)
             .map_err(|_| invalid(format!("attemptsMax is {attempts}, more than {}", u32::MAX)))?;
         job = job.with_attempts(attempts);
@@ -102,5 +103,5 @@ fn with_unique_key(job: NewJob, arguments: &mut Arguments<'_>) -> CommandResult<
 }
 
 fn millis(arguments: &mut Arguments<'_>, name: &str) -> CommandResult<Option<Duration>> {
-    Ok(arguments.unsigned(name)?.map(Duration::from_millis))
+    Ok(arguments.exact_unsigned(name)?.map(Duration::from_millis))
 }

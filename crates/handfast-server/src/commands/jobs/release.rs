@@ -16,7 +16,7 @@ pub(crate) const COMMAND: Command =
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastReleaseJob");
     let claim = Claim::read(&mut arguments)?;
-    let delay = arguments.unsigned("delayMillis")?.map(Duration::from_millis);
+    let delay = arguments.exact_unsigned("delayMillis")?.map(Duration::from_millis);
     arguments.finish()?;
     let Some((queue, job)) = claim.held(call).await? else { return Ok(claim_answer(ClaimState::Lost)) };
     let state = match delay {

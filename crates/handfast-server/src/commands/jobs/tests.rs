@@ -313,3 +313,81 @@ async fn a_queue_is_used_with_the_roles_of_its_database() {
         assert_eq!(reply.get_i32("code").unwrap_or(0), expected, "{user}: {reply:?}");
     }
 }
+
+/// A program that did not get the reply may send the command again within its transaction.
+#[tokio::test]
+async fn a_job_is_completed_twice_in_one_transaction() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        client.run("d", enqueue(rawdoc! { "_id": 1, "type": "mail" })).await;
+        let job = claimed(&mut client).await.remove(0);
+        assert_eq!(complete_in_transaction(&mut client, &job, 1).await.text("claimState"), "held");
+        let again = client.run("d", in_transaction(of_claim("handfastCompleteJob", &job), 1, false)).await;
+        assert_eq!(again.get_str("claimState").ok(), Some("held"), "{again:?}");
+        assert_eq!(end(&mut client, "commitTransaction", 1).await.double("ok"), 1.0);
+        assert_eq!(count(&mut client, "DONE").await, 1);
+        assert_eq!(complete_in_transaction(&mut client, &job, 2).await.int("code"), 256);
+    }
+}
+
+/// Ids that a filter would take for operators or patterns are compared with like others.
+#[tokio::test]
+async fn ids_are_no_conditions() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    for id in ["first", "second"] {
+        client.run("d", enqueue(rawdoc! { "_id": id, "type": "mail" })).await;
+    }
+    let job = claimed(&mut client).await.remove(0);
+    let claim = job.get_object_id("claim").unwrap();
+    let regex = bson::Regex { pattern: cstr!("").into(), options: cstr!("").into() };
+    for id in [
+        bson::RawBson::Document(rawdoc! { "$gt": "" }),
+        bson::RawBson::Document(rawdoc! { "$ne": null }),
+        bson::RawBson::RegularExpression(regex),
+    ] {
+        let cancel = rawdoc! { "handfastCancelJob": "jobs", "job": { "_id": id.clone() } };
+        check(&mut client, cancel, rawdoc! { "canceled": false }).await;
+        let job = rawdoc! { "_id": id, "claim": claim };
+        let mut fail = of_claim("handfastFailJob", &job);
+        fail.append(cstr!("error"), "no such address");
+        check(&mut client, fail, rawdoc! { "claimState": "lost" }).await;
+        for name in ["handfastRenewJob", "handfastReleaseJob", "handfastCompleteJob"] {
+            check(&mut client, of_claim(name, &job), rawdoc! { "claimState": "lost" }).await;
+        }
+    }
+    assert_eq!(count(&mut client, "PROCESSING").await, 2);
+}
+
+/// No fraction of a number is cut off.
+#[tokio::test]
+async fn fractions_are_refused() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    client.run("d", enqueue(rawdoc! { "_id": 1, "type": "mail" })).await;
+    let job = claimed(&mut client).await.remove(0);
+    for number in [1.5, f64::NAN, 1e30] {
+        let mut release = of_claim("handfastReleaseJob", &job);
+        release.append(cstr!("delayMillis"), number);
+        let mut commands = vec![
+            release,
+            rawdoc! { "handfastClaimJobs": "jobs", "worker": "w", "types": ["mail"], "count": number },
+            rawdoc! { "handfastReconcileLedger": "tx", "count": number },
+        ];
+        for name in ["priority", "delayMillis", "attemptsMax", "timeoutMillis", "uniqueWindowMillis"] {
+            let mut job = rawdoc! { "type": "mail", "unique": "u" };
+            job.append(bson::raw::CString::try_from(name).unwrap(), number);
+            commands.push(enqueue(job));
+        }
+        for command in commands {
+            check_refused(&mut client, command, 2, "must be an integer").await;
+        }
+    }
+    for (command, text) in [
+        (enqueue(rawdoc! { "type": "mail", "delayMillis": -1 }), "delayMillis"),
+        (rawdoc! { "handfastReconcileLedger": "tx", "count": -1 }, "count"),
+    ] {
+        check_refused(&mut client, command, 51024, text).await;
+    }
+    assert_eq!(client.run("d", rawdoc! { "count": "jobs" }).await.int("n"), 1);
+}

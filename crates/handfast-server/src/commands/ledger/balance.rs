@@ -1,5 +1,6 @@
 //! `handfastBalance`: returns the balance of an account, now or as of a time, an entry or a place.
 
+use handfast_patterns::Ledger;
 use handfast_patterns::ledger::{AsOf, Balance};
 
 use super::super::pattern_steps::{IN_TRANSACTION, command, invalid, owned, put_value, required_value};
@@ -23,7 +24,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let account = required_value(&mut arguments, "account")?;
     let as_of = as_of(&mut arguments)?;
     arguments.finish()?;
-    let ledger = patterns::ledger_to_read(call).await?;
+    let ledger: Ledger = patterns::to_read(call).await?;
     let balance = match as_of {
         Some(as_of) => ledger.balance_at(account, as_of).await?,
         None => ledger.balance(account).await?,

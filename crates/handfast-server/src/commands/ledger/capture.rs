@@ -1,11 +1,10 @@
 //! `handfastCaptureHold`: gives a payee the amount that is held, or a part of it; the rest is free again.
 
-use handfast_patterns::Ledger;
 use handfast_patterns::ledger::{Capture, HoldState};
 
-use super::super::pattern_steps::{IN_TRANSACTION, command};
+use super::super::pattern_steps::{IN_TRANSACTION, command, named};
 use super::super::{Call, Command};
-use super::{named, resolved};
+use super::{no_hold, resolved};
 use crate::error::CommandResult;
 use crate::patterns;
 use crate::reply::Answer;
@@ -18,7 +17,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let hold = named(&mut arguments, "hold")?;
     let capture = arguments.exact_integer("value")?.map_or(Capture::Full, Capture::Part);
     arguments.finish()?;
-    let ledger: Ledger = patterns::of(call).await?;
+    let _kept = call.shared.patterns.keep_indexes().await;
+    let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(no_hold(&hold)) };
     let resolution = ledger.capture(hold.clone(), capture).await?;
     resolved(call, &hold, HoldState::Captured, resolution).await
 }

@@ -28,6 +28,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         new = new.with_sequence();
     }
     account.finish()?;
+    let _kept = call.shared.patterns.keep_indexes().await;
     let ledger: Ledger = patterns::of(call).await?;
     ledger.open_account(new).await?;
     Ok(Writer::new().into())

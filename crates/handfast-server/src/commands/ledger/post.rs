@@ -21,6 +21,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let entry = arguments.document("entry")?;
     let entry = read(arguments.required("entry", entry)?)?;
     arguments.finish()?;
+    let _kept = call.shared.patterns.keep_indexes().await;
     let ledger: Ledger = patterns::of(call).await?;
     let (entry, posted) = match ledger.post(entry).await? {
         Posting::Posted(entry) => (entry, true),

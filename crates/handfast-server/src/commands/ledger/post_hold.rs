@@ -21,6 +21,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let hold = arguments.document("hold")?;
     let hold = read(arguments.required("hold", hold)?)?;
     arguments.finish()?;
+    let _kept = call.shared.patterns.keep_indexes().await;
     let ledger: Ledger = patterns::of(call).await?;
     let (entry, posted, state) = match ledger.authorise(hold).await? {
         Posting::Posted(entry) => (entry, true, HoldState::Open),

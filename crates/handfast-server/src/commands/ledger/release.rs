@@ -1,11 +1,10 @@
 //! `handfastReleaseHold`: frees the amount that is held.
 
-use handfast_patterns::Ledger;
 use handfast_patterns::ledger::HoldState;
 
-use super::super::pattern_steps::{IN_TRANSACTION, command};
+use super::super::pattern_steps::{IN_TRANSACTION, command, named};
 use super::super::{Call, Command};
-use super::{named, resolved};
+use super::{no_hold, resolved};
 use crate::error::CommandResult;
 use crate::patterns;
 use crate::reply::Answer;
@@ -17,7 +16,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("handfastReleaseHold");
     let hold = named(&mut arguments, "hold")?;
     arguments.finish()?;
-    let ledger: Ledger = patterns::of(call).await?;
+    let _kept = call.shared.patterns.keep_indexes().await;
+    let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(no_hold(&hold)) };
     let resolution = ledger.release(hold.clone()).await?;
     resolved(call, &hold, HoldState::Released, resolution).await
 }

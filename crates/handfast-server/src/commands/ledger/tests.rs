@@ -237,3 +237,71 @@ async fn a_ledger_has_no_accounts_where_the_server_keeps_its_users() {
         }
     }
 }
+
+/// A name that is misspelt creates no collections.
+#[tokio::test]
+async fn what_resolves_entries_creates_no_ledger() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    for command in [
+        cancel("order 7"),
+        rawdoc! { "handfastCaptureHold": "tx", "hold": { "_id": "order 7" } },
+        rawdoc! { "handfastReleaseHold": "tx", "hold": { "_id": "order 7" } },
+    ] {
+        check_refused(&mut client, command, 4, "there is no").await;
+    }
+    assert!(batch(&client.run("d", rawdoc! { "listCollections": 1 }).await).is_empty());
+}
+
+#[tokio::test]
+async fn two_ledgers_do_not_share_accounts() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    open_ann(&mut client).await;
+    let other = rawdoc! { "handfastOpenAccount": "ty", "account": { "_id": "ann", "asset": "EUR" } };
+    check_refused(&mut client, other, 2, "d.account has the accounts of the ledger d.tx").await;
+    let balance = rawdoc! { "handfastBalance": "ty", "account": "ann" };
+    check_refused(&mut client, balance, 2, "d.account has the accounts of the ledger d.tx").await;
+    let job = rawdoc! { "handfastEnqueueJob": "account", "job": { "type": "mail" } };
+    check_refused(&mut client, job, 2, "d.account belongs to a ledger").await;
+}
+
+/// Without its index, a place could be taken by two entries.
+#[tokio::test]
+async fn no_index_is_dropped_while_an_entry_is_posted_and_the_reverse() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    open_ann(&mut client).await;
+    let shared = std::sync::Arc::clone(&server.shared);
+    let short = Duration::from_millis(100);
+    let posting = shared.patterns.keep_indexes().await;
+    for (database, command) in [
+        ("d", rawdoc! { "dropIndexes": "tx", "index": "*" }),
+        ("d", rawdoc! { "drop": "tx" }),
+        ("d", rawdoc! { "dropDatabase": 1 }),
+        ("admin", rawdoc! { "renameCollection": "d.tx", "to": "d.ty" }),
+    ] {
+        let mut other = server.connect();
+        let waits = tokio::time::timeout(short, other.run(database, command.clone())).await;
+        assert!(waits.is_err(), "{command:?}: {waits:?}");
+    }
+    // Other commands go on.
+    assert_eq!(balance(&mut client, "ann").await, (100, 100));
+    drop(posting);
+    for command in [
+        rawdoc! { "handfastOpenAccount": "tz", "account": { "_id": "ann", "asset": "EUR" } },
+        transfer("order 7", "ann", "bob", 30),
+        rawdoc! { "handfastPostHold": "tx", "hold": { "_id": "h", "payer": "ann", "payee": "bob", "value": 1, "asset": "EUR" } },
+        cancel("deposit"),
+        rawdoc! { "handfastCaptureHold": "tx", "hold": { "_id": "h" } },
+        rawdoc! { "handfastReleaseHold": "tx", "hold": { "_id": "h" } },
+        rawdoc! { "handfastReconcileLedger": "tx" },
+        rawdoc! { "handfastEnqueueJob": "jobs", "job": { "type": "mail", "unique": "u" } },
+    ] {
+        let mut other = server.connect();
+        let dropping = shared.patterns.may_drop_indexes().await;
+        let waits = tokio::time::timeout(short, other.run("d", command.clone())).await;
+        assert!(waits.is_err(), "{command:?}: {waits:?}");
+        drop(dropping);
+    }
+}

@@ -1,6 +1,7 @@
-use bson::{RawDocumentBuf, rawdoc};
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
-use crate::testing::{TestServer, batch, insert};
+use crate::testing::{TestClient, TestServer, batch, insert};
 
 /// The document of a user as MongoDB keeps it: its credentials have a second mechanism, which is not kept.
 fn user(database: &str, name: &str, role: &str) -> RawDocumentBuf {
@@ -63,4 +64,31 @@ async fn users_that_cannot_be_added_are_refused_before_any_change() {
     assert_eq!(client.refused("d", with("admin.none", "")).await.0, 13, "on admin only");
     let found = client.run("admin", rawdoc! { "find": "system.users" }).await;
     assert_eq!(batch(&found), Vec::<RawDocumentBuf>::new());
+}
+
+/// Without its restrictions, a user could log in from anywhere.
+#[tokio::test]
+async fn a_user_with_restrictions_is_refused() {
+    let mut server = TestServer::checked();
+    let mut client = server.connect();
+    let merge =
+        || rawdoc! { "_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers", "drop": false, "db": "" };
+    let mut restricted = user("shop", "ann", "read");
+    restricted.append(
+        cstr!("authenticationRestrictions"),
+        RawArrayBuf::from_iter([rawdoc! { "clientSource": ["10.0.0.1"] }]),
+    );
+    insert_into_admin(&mut client, &restricted).await;
+    let (code, _, message) = client.refused("admin", merge()).await;
+    assert_eq!(code, 238, "{message}");
+    assert!(message.contains("shop.ann") && message.contains("--nsExclude 'admin.system.*'"), "{message}");
+    client.run("admin", rawdoc! { "drop": "tempusers" }).await;
+    let mut free = user("shop", "ann", "read");
+    free.append(cstr!("authenticationRestrictions"), RawArrayBuf::new());
+    insert_into_admin(&mut client, &free).await;
+    assert_eq!(client.run("admin", merge()).await.get_f64("ok").ok(), Some(1.0));
+}
+
+async fn insert_into_admin(client: &mut TestClient, user: &RawDocumentBuf) {
+    client.run("admin", rawdoc! { "insert": "tempusers", "documents": [user.clone()] }).await;
 }

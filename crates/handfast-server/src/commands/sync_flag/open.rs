@@ -26,7 +26,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let links = arguments.documents("links")?;
     let links = arguments.required("links", links)?.into_iter().map(|link| read(link, mains.database()));
     let mut options = SyncFlagOptions::new(links.collect::<CommandResult<Vec<_>>>()?);
-    if let Some(max) = arguments.unsigned("tokensMax")? {
+    if let Some(max) = arguments.exact_unsigned("tokensMax")? {
         options.tokens_max = u32::try_from(max).map_err(|_| invalid(format!("tokensMax is more than {}", u32::MAX)))?;
     }
     arguments.finish()?;

@@ -36,7 +36,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         };
         options.participants.push(Namespace::new(transactions.database(), participant)?);
     }
-    if let Some(max) = arguments.unsigned("finishedMax")? {
+    if let Some(max) = arguments.exact_unsigned("finishedMax")? {
         options.finished_max =
             u32::try_from(max).map_err(|_| invalid(format!("finishedMax is more than {}", u32::MAX)))?;
     }

@@ -32,6 +32,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let token = required_token(&mut arguments)?;
     let new = read(&mut arguments)?;
     arguments.finish()?;
+    let _kept = call.shared.patterns.keep_indexes().await;
     let trees: VersionedTree = patterns::of(call).await?;
     let tree = patterns::versioned_tree::with_root(&trees, root)?;
     let committed = match new.made_before(&tree, token).await? {

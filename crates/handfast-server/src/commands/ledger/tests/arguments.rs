@@ -1,9 +1,9 @@
 //! Arguments that are wrong, and are refused by name.
 
-use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 
-use super::transfer;
-use crate::testing::{ReplyFields, TestServer, check_refused};
+use super::{balance, open_ann, transfer};
+use crate::testing::{ReplyFields, TestServer, check, check_refused};
 
 fn entry(entry: RawDocumentBuf) -> RawDocumentBuf {
     rawdoc! { "handfastPostEntry": "tx", "entry": entry }
@@ -130,4 +130,41 @@ async fn an_amount_is_an_integer_of_any_type() {
     assert!(reply.flag("posted"), "{reply:?}");
     let reply = client.run("d", transfer("order 7", "a", "b", 1)).await;
     assert!(reply.flag("posted"), "{reply:?}");
+}
+
+/// Ids that a filter would take for operators or patterns are compared with like others.
+#[tokio::test]
+async fn ids_are_no_conditions() {
+    let regex = bson::Regex { pattern: bson::raw::cstr!("").into(), options: bson::raw::cstr!("").into() };
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        open_ann(&mut client).await;
+        let placed = rawdoc! { "_id": "h", "payer": "ann", "payee": "b", "value": 10, "asset": "EUR" };
+        check(&mut client, hold(placed), rawdoc! { "_id": "h", "posted": true, "holdState": "open" }).await;
+        for id in [
+            RawBson::Document(rawdoc! { "$gt": "" }),
+            RawBson::Document(rawdoc! { "$ne": null }),
+            RawBson::RegularExpression(regex.clone()),
+        ] {
+            let id = || id.clone();
+            for (command, code) in [
+                (rawdoc! { "handfastCancelEntry": "tx", "entry": { "_id": id() }, "reason": "r" }, 4),
+                (rawdoc! { "handfastCaptureHold": "tx", "hold": { "_id": id() } }, 4),
+                (rawdoc! { "handfastReleaseHold": "tx", "hold": { "_id": id() } }, 4),
+                (with_change(rawdoc! { "account": id(), "value": -1, "asset": "EUR" }), 2),
+                (hold(rawdoc! { "_id": 1, "payer": id(), "payee": "b", "value": 1, "asset": "EUR" }), 2),
+                (hold(rawdoc! { "_id": 1, "payer": "ann", "payee": id(), "value": 1, "asset": "EUR" }), 2),
+                (account(rawdoc! { "_id": id(), "asset": "EUR" }), 2),
+            ] {
+                check_refused(&mut client, command, code, "").await;
+            }
+            for balance in [
+                rawdoc! { "handfastBalance": "tx", "account": id() },
+                rawdoc! { "handfastBalance": "tx", "account": "ann", "entry": id() },
+            ] {
+                check(&mut client, balance, rawdoc! { "exists": false }).await;
+            }
+        }
+        assert_eq!(balance(&mut client, "ann").await, (100, 90));
+    }
 }

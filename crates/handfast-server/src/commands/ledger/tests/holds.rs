@@ -120,3 +120,23 @@ async fn a_hold_is_posted_and_captured_if_and_only_if_its_transaction_commits() 
         assert_eq!(client.run("d", rawdoc! { "count": "hold" }).await.int("n"), 0, "it expires no more");
     }
 }
+
+#[tokio::test]
+async fn a_hold_that_is_sent_again_with_another_time_is_another_hold() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    open_ann(&mut client).await;
+    let at = |seconds: i64| {
+        Some(DateTime::from_millis(server.shared.sources.clock.now().timestamp_millis() + seconds * 1000))
+    };
+    for posted in [true, false] {
+        check(&mut client, hold("h", 50, at(60)), held("h", posted, "open")).await;
+    }
+    for other in [at(1), None] {
+        check_refused(&mut client, hold("h", 50, other), 2, "another entry has the id").await;
+    }
+    assert_eq!(client.run("d", rawdoc! { "count": "hold" }).await.int("n"), 1);
+    assert_eq!(reconcile(&mut client).await.1, 0);
+    server.clock.advance(Duration::from_secs(60));
+    assert_eq!(reconcile(&mut client).await.1, 1);
+}
