@@ -31,7 +31,10 @@ impl FromStr for Id {
             return Ok(Id(Bson::ObjectId(id)));
         }
         match serde_json::from_str::<Value>(text) {
-            Ok(value) => Bson::try_from(value).map(Id).map_err(|error| format!("'{text}' is not an id: {error}")),
+            Ok(value) => {
+                let id = check_numbers(&value).and_then(|()| Bson::try_from(value).map_err(|error| error.to_string()));
+                id.map(Id).map_err(|error| format!("'{text}' is not an id: {error}"))
+            }
             // A text that begins like JSON is meant as JSON.
             Err(error) if text.starts_with(['{', '[', '"']) => Err(format!("'{text}' is not an id: {error}")),
             Err(_) => Ok(Id(Bson::String(text.to_owned()))),
@@ -45,6 +48,25 @@ pub fn shown(id: &Bson) -> String {
         Bson::ObjectId(id) => id.to_hex(),
         Bson::String(text) if text.parse() == Ok(Id(id.clone())) => text.clone(),
         other => extended(other).to_string(),
+    }
+}
+
+/// Refuses a number that was rounded, as one of more than 64 bits is: two ids would become one.
+///
+/// # Errors
+/// The text says how to write it.
+pub fn check_numbers(value: &Value) -> Result<(), String> {
+    /// Above it, not every whole number is an `f64` (2^53).
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if !number.is_i64() && number.as_f64().is_none_or(|number| number.abs() > EXACT_MAX) => {
+            Err(format!(
+                "the number {number} has more than 64 bits: write {{\"$numberDouble\": \"..\"}} or {{\"$numberDecimal\": \"..\"}}"
+            ))
+        }
+        Value::Array(values) => values.iter().try_for_each(check_numbers),
+        Value::Object(fields) => fields.values().try_for_each(check_numbers),
+        _ => Ok(()),
     }
 }
 

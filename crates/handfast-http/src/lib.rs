@@ -12,6 +12,7 @@ mod openapi;
 mod problem;
 mod request;
 mod route;
+mod unread_body;
 mod write_timeout;
 
 pub use access::{AccessOptions, InvalidTokenHash, TokenHash};

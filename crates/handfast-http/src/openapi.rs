@@ -94,7 +94,9 @@ fn operation<S>(route: &Route<S>, description: &Description) -> Value {
         "security": description.login.of(route.access),
     });
     if let Some(schema) = route.body {
-        operation["requestBody"] = json!({ "required": false, "content": { "application/json": reference(schema) } });
+        let required = description.schemas[schema]["required"].as_array().is_some_and(|names| !names.is_empty());
+        operation["requestBody"] =
+            json!({ "required": required, "content": { "application/json": reference(schema) } });
     }
     operation
 }

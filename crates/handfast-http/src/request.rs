@@ -1,6 +1,7 @@
 //! The parts of a request, checked before a handler sees them.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -12,11 +13,51 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::{Problem, ProblemKind};
+use crate::unread_body::UnreadBody;
 
 /// The time that a body has to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A body up to this size needs no reservation.
+const SMALL_BODY_BYTES: usize = 64 * 1024;
+/// The unit of reservations.
+const UNIT_BYTES: usize = 1024;
+
+/// The memory for large bodies, which all requests share.
+#[derive(Clone)]
+pub(crate) struct BodyBudget(Arc<Semaphore>);
+
+impl BodyBudget {
+    pub(crate) fn new(bytes: usize) -> Self {
+        BodyBudget(Arc::new(Semaphore::new(bytes / UNIT_BYTES)))
+    }
+
+    /// Waits until there is room for a body of this size.
+    async fn reserve(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+        if bytes <= SMALL_BODY_BYTES {
+            return Ok(None);
+        }
+        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
+        match tokio::time::timeout(BODY_TIME_MAX, Arc::clone(&self.0).acquire_many_owned(units)).await {
+            Ok(Ok(permit)) => Ok(Some(permit)),
+            // The semaphore is never closed.
+            Ok(Err(_)) | Err(_) => {
+                Err(Problem::new(ProblemKind::Unavailable, "the memory for large bodies is in use by other requests"))
+            }
+        }
+    }
+}
+
+/// The limits of a body.
+#[derive(Clone, Copy)]
+pub(crate) struct BodyLimits<'a> {
+    /// 0 for a route without a body, which is not read then.
+    pub(crate) bytes_max: usize,
+    pub(crate) budget: &'a BodyBudget,
+}
 
 /// A request whose parameters are those that its route knows.
 pub(crate) struct Call {
@@ -27,6 +68,7 @@ pub(crate) struct Call {
     /// The address of the client, if the program says it.
     pub(crate) address: Option<IpAddr>,
     body: Bytes,
+    _reserved: Option<OwnedSemaphorePermit>,
 }
 
 impl Call {
@@ -36,18 +78,22 @@ impl Call {
         path.map_err(|error| Problem::invalid(format!("the path cannot be read: {error}")))
     }
 
-    /// Reads a request. `known` are the names of the query parameters; `body_bytes_max` is 0 for a route without a body, which is not read then.
+    /// Reads a request. `known` are the names of the query parameters.
     pub(crate) async fn read(
         parts: Parts,
         path: RawPathParams,
         address: Option<IpAddr>,
-        body: Body,
+        body: &mut UnreadBody,
         known: impl Iterator<Item = &'static str>,
-        body_bytes_max: usize,
+        limits: BodyLimits<'_>,
     ) -> Result<Self, Problem> {
         let query = query(&parts.uri, known)?;
-        let body = if body_bytes_max == 0 { Bytes::new() } else { read_body(body, body_bytes_max).await? };
-        Ok(Call { method: parts.method, path, query, headers: parts.headers, address, body })
+        if limits.bytes_max == 0 && parts.method != Method::GET && !body.is_empty() {
+            return Err(Problem::invalid("the request has a body, which nothing would read: send it without one"));
+        }
+        let (body, reserved) =
+            if limits.bytes_max == 0 { (Bytes::new(), None) } else { read_body(body.take(), limits).await? };
+        Ok(Call { method: parts.method, path, query, headers: parts.headers, address, body, _reserved: reserved })
     }
 
     /// Returns a parameter of the path; empty if the route has none of this name.
@@ -125,26 +171,53 @@ pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) 
     T::deserialize(field).map(Some)
 }
 
-async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+async fn read_body(body: Body, limits: BodyLimits<'_>) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Problem> {
+    let bytes_max = limits.bytes_max;
     let too_large = || {
         let detail = format!("the body has more than {bytes_max} bytes, its limit");
         Problem::new(ProblemKind::BodyTooLarge, detail)
     };
     // Most requests have none, and need no timer.
     if body.is_end_stream() {
-        return Ok(Bytes::new());
+        return Ok((Bytes::new(), None));
     }
     // That of Content-Length, which is refused before the client has sent it.
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large());
     }
+    // Without Content-Length nobody knows how long it is.
+    let bytes = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(bytes_max);
+    let reserved = limits.budget.reserve(bytes).await?;
     match tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, bytes_max).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Ok(body)) => Ok((body.to_bytes(), reserved)),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => Err(Problem::invalid(format!("the body cannot be read: {error}"))),
         Err(_) => {
             let detail = format!("the body did not arrive within {} seconds", BODY_TIME_MAX.as_secs());
             Err(Problem::new(ProblemKind::BodyTimeout, detail))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::{BodyBudget, BodyLimits, SMALL_BODY_BYTES, read_body};
+    use crate::problem::ProblemKind;
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_share_their_memory() {
+        let budget = BodyBudget::new(200 * 1024);
+        let limits = BodyLimits { bytes_max: 150 * 1024, budget: &budget };
+        let large = || Body::from(vec![b' '; 150 * 1024]);
+        let (body, reserved) = read_body(large(), limits).await.unwrap();
+        assert!(body.len() == 150 * 1024 && reserved.is_some());
+        let refused = read_body(large(), limits).await.map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind, ProblemKind::Unavailable);
+        let small = read_body(Body::from(vec![b' '; SMALL_BODY_BYTES]), limits).await.unwrap();
+        assert!(small.1.is_none(), "a small one needs no room");
+        drop(reserved);
+        assert!(read_body(large(), limits).await.is_ok());
     }
 }

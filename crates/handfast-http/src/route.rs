@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, RETRY_AFTER};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
@@ -20,7 +21,8 @@ use crate::access::{AccessOptions, RouteAccess};
 use crate::client::{Client, ClientAddresses, Limiter};
 use crate::metrics::RequestMetrics;
 use crate::problem::{Outcome, Problem, ProblemHeaders, ProblemKind};
-use crate::request::{self, Call};
+use crate::request::{self, BodyBudget, BodyLimits, Call};
+use crate::unread_body::UnreadBody;
 
 /// The header by which a repeated request is recognised.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -31,6 +33,12 @@ const CORS_TIME: Duration = Duration::from_secs(3_600);
 
 /// The answer of a handler, later.
 pub(crate) type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
+
+/// Checks the headers of a request from an address.
+pub(crate) type CheckLogin = Box<dyn for<'a> Fn(&'a HeaderMap, Option<IpAddr>) -> Checked<'a> + Send + Sync>;
+
+/// The result of a check, later.
+pub(crate) type Checked<'a> = Pin<Box<dyn Future<Output = Result<(), Problem>> + Send + 'a>>;
 
 /// A route: a method of a path.
 pub(crate) struct Route<S: 'static> {
@@ -111,6 +119,9 @@ pub(crate) struct RequestLimits {
 pub(crate) struct RouterOptions {
     pub(crate) access: AccessOptions,
     pub(crate) limits: RequestLimits,
+    pub(crate) body_budget: BodyBudget,
+    /// Checks the login of a request before its body is read, beside the tokens of `access`.
+    pub(crate) check_login: Option<CheckLogin>,
     /// The number of requests that each client may send.
     pub(crate) limiter: Option<Limiter>,
     /// The number of requests for a kind that each client may send, in the place of the limit of all requests. Paths name the kind as `kind`.
@@ -166,13 +177,18 @@ pub(crate) fn router<S: Send + Sync + 'static>(
         let outcome = (!method.is_safe()).then_some(Outcome::NotApplied);
         Problem::new(kind, detail).into_response(outcome, say)
     };
-    let not_found = move |method: Method| async move {
+    let not_found = move |request: Request| async move {
         let detail = "there is no such path: /openapi.json lists those that are there".to_owned();
-        refused(&of_paths, &method, ProblemKind::NotFound, detail)
+        let mut response = refused(&of_paths, request.method(), ProblemKind::NotFound, detail);
+        UnreadBody::new(request.into_body()).finish(&mut response).await;
+        response
     };
-    let not_allowed = move |method: Method| async move {
+    let not_allowed = move |request: Request| async move {
+        let method = request.method();
         let detail = format!("the path has no method {method}: the header Allow lists those that it has");
-        refused(&of_methods, &method, ProblemKind::MethodNotAllowed, detail)
+        let mut response = refused(&of_methods, method, ProblemKind::MethodNotAllowed, detail);
+        UnreadBody::new(request.into_body()).finish(&mut response).await;
+        response
     };
     let router = router.fallback(not_found).method_not_allowed_fallback(not_allowed);
     match cors {
@@ -201,9 +217,12 @@ async fn answer<S: Send + Sync>(
 ) -> Response {
     let RouterOptions { clock, metrics, limits, .. } = &shared.options;
     let begun = clock.elapsed();
-    let result = checked(route, &shared, request).await;
+    let (parts, body) = request.into_parts();
+    let mut body = UnreadBody::new(body);
+    let result = checked(route, &shared, parts, &mut body).await;
     let problem = result.as_ref().err().map(|problem| problem.kind);
-    let response = response(route, *limits, result);
+    let mut response = response(route, *limits, result);
+    body.finish(&mut response).await;
     metrics.count(Some(at), response.status(), problem, clock.elapsed().saturating_sub(begun));
     response
 }
@@ -226,9 +245,9 @@ fn response<S>(route: &Route<S>, limits: RequestLimits, result: Result<Response,
 async fn checked<S: Send + Sync>(
     route: &'static Route<S>,
     shared: &Shared<S>,
-    request: Request,
+    mut parts: Parts,
+    body: &mut UnreadBody,
 ) -> Result<Response, Problem> {
-    let (mut parts, body) = request.into_parts();
     let path = Call::path_of(&mut parts).await;
     let RouterOptions { access, limits, addresses, .. } = &shared.options;
     let address = addresses.address(&parts.extensions, &parts.headers);
@@ -238,13 +257,19 @@ async fn checked<S: Send + Sync>(
         shared.options.take(kind, &parts.headers, address)?;
     }
     access.check(route.access, &parts.headers)?;
+    if let Some(check_login) = &shared.options.check_login
+        && route.access != RouteAccess::Open
+    {
+        check_login(&parts.headers, address).await?;
+    }
     // Others are also asked from beside the proxy, such as /metrics.
     if route.access.writes() {
         addresses.check(&parts.headers);
     }
-    let body_bytes_max = if route.body.is_some() { limits.body_bytes_max } else { 0 };
+    let bytes_max = if route.body.is_some() { limits.body_bytes_max } else { 0 };
+    let body_limits = BodyLimits { bytes_max, budget: &shared.options.body_budget };
     let known = route.query.iter().map(|parameter| parameter.name);
-    let call = Call::read(parts, path?, address, body, known, body_bytes_max).await?;
+    let call = Call::read(parts, path?, address, body, known, body_limits).await?;
     let time = limits.request_time_max;
     match tokio::time::timeout(time, (route.handler)(&shared.service, call)).await {
         Ok(answer) => answer,

@@ -79,7 +79,7 @@ class Requests:
            [], [[]], {}, {"$gt": ""}, {"$oid": "x"}, {"$oid": 7}, {"$date": "soon"}, {"$numberLong": "9" * 30}, {"$numberDecimal": "NaN"},
            {"$numberDouble": "NaN"}, {"$binary": {"base64": "!", "subType": "00"}}, {"$regularExpression": {"pattern": "a", "options": ""}},
            {"a": {"b": [{"c": None}]}}, {"$minKey": 1}, {"$undefined": True}, {"$timestamp": {"t": -1, "i": 0}}]
-    IDS = ["ann", "7", "%22%22", "%7B%7D", "%00", "%FF", "..", "a%2Fb", "x" * 2000, "65a1b2c3d4e5f60718293a4b", "%5B1%5D", "%7B%22$gt%22:%22%22%7D"]
+    IDS = ["ann", "7", "%22%22", "%7B%7D", "%00", "%FF", "a%2Fb", "x" * 2000, "65a1b2c3d4e5f60718293a4b", "%5B1%5D", "%7B%22$gt%22:%22%22%7D"]
     NAMES = ["db", "admin", "local", "config", "a.b", "%20", "x" * 70, "$x", "system.users", "tx", "jobs"]
 
     def __init__(self, document):
@@ -137,15 +137,12 @@ class Requests:
         """Fails if the answer is none that the document describes."""
         sent = f"{answer.request.method} {answer.request.url} {answer.request.headers.get('idempotency-key')} {answer.request.content[:500]}: {answer.status_code} {answer.text[:500]}"
         known = operation["responses"].get(str(answer.status_code))
-        # Of a name like `..` the client makes another path.
-        if answer.status_code in (404, 405) and '"urn:handfast:problem:' in answer.text and known is None:
-            return
         assert known is not None, f"not in the document: {sent}"
         assert answer.status_code < 500 or answer.json()["type"].endswith(":contended"), f"the server has failed: {sent}"
         if "content" in known:
             assert answer.headers["content-type"] in known["content"], sent
-            reply = answer.json()
             if answer.status_code >= 400:
+                reply = answer.json()
                 assert reply["type"] in known["description"] and reply["detail"], sent
 
 

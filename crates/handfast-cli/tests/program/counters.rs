@@ -52,7 +52,7 @@ pub(crate) fn request_with_body(stream: &mut TcpStream, line: &str, header: &str
 fn exchange(stream: &mut TcpStream, line: &str, header: &str, body: &str) -> Option<(String, String)> {
     let (end, length) = (if header.is_empty() { "" } else { "\r\n" }, body.len());
     // In one write: the system would hold back the later ones of several.
-    let message = format!("{line} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n{header}{end}\r\n{body}");
+    let message = format!("{line} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n{header}{end}\r\n{body}");
     stream.write_all(message.as_bytes()).ok()?;
     let (mut text, mut buffer) = (String::new(), [0; 4_096]);
     loop {

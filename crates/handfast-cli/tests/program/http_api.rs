@@ -1,14 +1,16 @@
 //! `handfast serve --http`: the steps of job queues and ledgers over HTTP, once each, also when the process is killed.
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bson::doc;
 use serde_json::{Value, json};
 
 use crate::counters::{request_with_body, stopped};
-use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, handfast, output, until};
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, handfast, output, pause, until};
 
 const JSON: &str = "content-type: application/json";
 
@@ -181,10 +183,9 @@ fn a_request_with_a_key_is_carried_out_once() -> Result<()> {
     assert_eq!(status, 404);
     Http::connect(&serve)?.done("ledgers/tx/entries", &entry(&json!("pay"), 5))?;
     assert_eq!(second.done("ledgers/tx/entries/pay/cancel", &json!({ "reason": "twice" }))?["canceled"], json!(true));
-    // An entry that was posted without the key, or with another one: its other changes would be made again.
-    let (status, kind, problem) =
-        second.with_header("Idempotency-Key: k3").problem("ledgers/tx/entries", &entry(&json!("pay"), 5))?;
-    assert_eq!((status, &*kind, &problem["code"]), (409, "conflict", &json!(256)));
+    // An entry that was posted without the key, or with another one.
+    let again = second.with_header("Idempotency-Key: k3").done("ledgers/tx/entries", &entry(&json!("pay"), 5))?;
+    assert_eq!(again, json!({ "_id": "pay", "posted": false, "state": "CANCELED" }));
     let claim = json!({ "worker": "w", "types": ["mail"] });
     let (status, _, problem) = first.problem("queues/jobs/claims", &claim)?;
     assert!(status == 400 && problem["detail"].to_string().contains("takes no Idempotency-Key"), "{problem}");
@@ -211,6 +212,8 @@ fn mistakes_are_problems_that_name_them() -> Result<()> {
         ("queues/system.users/jobs", json!({ "type": "a" }), "system.users"),
         ("ledgers/tx/entries/%7B/cancel", json!({ "reason": "r" }), "is not an id"),
         ("ledgers/tx/entries", json!({ "_id": 1, "changes": [] }), "change"),
+        ("queues/jobs/jobs", json!({ "_id": 2.026_112_7e19, "type": "a" }), "more than 64 bits"),
+        ("queues/jobs/jobs/99999999999999999999/cancel", Value::Null, "more than 64 bits"),
     ] {
         let (status, kind, problem) = http.problem(path, &body)?;
         assert!(status == 400 && kind == "invalid-request", "{path} {body}: {problem}");
@@ -232,6 +235,23 @@ fn mistakes_are_problems_that_name_them() -> Result<()> {
 }
 
 #[test]
+fn a_connection_outlives_a_request_that_is_refused_before_its_body() -> Result<()> {
+    let scratch = Scratch::new("http-body")?;
+    let serve = serve(&scratch, &[])?;
+    for path in ["/v1/db/nothing", "/v1/db/ledgers/tx/holds/%7B/release", "/metrics"] {
+        let mut stream = Http::connect(&serve)?.stream;
+        stream.write_all(format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\n").as_bytes())?;
+        // The answer could be on its way by now.
+        pause(Duration::from_millis(100));
+        stream.write_all(b"helloGET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers)?;
+        assert_eq!(answers.matches("HTTP/1.1 ").count(), 2, "{path}: {answers}");
+    }
+    stopped(serve)
+}
+
+#[test]
 fn users_log_in_over_http() -> Result<()> {
     let scratch = Scratch::new("http-users")?;
     std::fs::write(scratch.path("password"), "s3cret: ü\n")?;
@@ -239,7 +259,7 @@ fn users_log_in_over_http() -> Result<()> {
         let added = output(handfast(&scratch, &["user", "add"]).args(user).args(["--password-file", "password"]))?;
         ensure!(added.status.success(), "{added:?}");
     }
-    let serve = serve(&scratch, &["--auth"])?;
+    let serve = serve(&scratch, &["--auth", "--log-level", "error"])?;
     let job = json!({ "_id": 1, "type": "mail" });
     let login = |text: &str| {
         use base64::Engine as _;
@@ -262,6 +282,62 @@ fn users_log_in_over_http() -> Result<()> {
     assert_eq!(eve.problem("queues/jobs/jobs", &job)?.1, "forbidden");
     assert_eq!(eve.get("ledgers/tx/accounts/ann/balance")?, (200, json!({ "exists": false })));
     assert_eq!(ann.send("POST /v1/other/queues/jobs/jobs", &job)?.0, 403, "another database");
+    stopped(serve)
+}
+
+#[test]
+fn the_other_patterns_are_served_over_http() -> Result<()> {
+    let scratch = Scratch::new("http-patterns")?;
+    let serve = serve(&scratch, &[])?;
+    let mut http = Http::connect(&serve)?;
+    let token = |number: u8| json!({ "$oid": format!("{number:024x}") });
+    let insert = doc! { "insert": "accounts", "documents": [{ "_id": "ann", "balance": 10 }, { "_id": "bob", "balance": 0 }], "$db": "db" };
+    assert_eq!(serve.command(insert)?.get_i32("n")?, 2);
+
+    let count = json!({ "document": { "_id": "home" }, "token": token(1), "update": { "$inc": { "views": 1 } }, "upsert": true });
+    for applied in [true, false] {
+        assert_eq!(http.done("updates/pages", &count)?, json!({ "applied": applied }));
+    }
+
+    let transfer = json!({ "_id": "t1", "source": "ann", "destination": "bob", "value": 4 });
+    http.done("two-phase/transactions/transactions", &transfer)?;
+    let advance = json!({ "application": "test" });
+    let done = http.done("two-phase/transactions/transactions/t1/advance", &advance)?;
+    assert_eq!(done, json!({ "_id": "t1", "state": "done" }));
+    let bob = serve.command(doc! { "count": "accounts", "query": { "_id": "bob", "balance": 4 }, "$db": "db" })?;
+    assert_eq!(bob.get_i32("n")?, 1);
+    let canceled = http.problem(
+        "two-phase/transactions/transactions/t1/cancel",
+        &json!({ "reason": "late", "application": "test" }),
+    )?;
+    assert_eq!((canceled.0, &*canceled.1), (409, "conflict"));
+
+    http.done(
+        "synced/users/open",
+        &json!({ "links": [{ "collection": "comments", "key": "user", "fields": { "name": "userName" } }] }),
+    )?;
+    let insert = doc! { "insert": "users", "documents": [{ "_id": 7, "name": "Ann" }], "$db": "db" };
+    assert_eq!(serve.command(insert)?.get_i32("n")?, 1);
+    http.done("synced/users/copies", &json!({ "collection": "comments", "document": { "_id": 1, "user": 7 } }))?;
+    let change = json!({ "token": token(2), "update": { "$set": { "name": "Anna" } } });
+    assert_eq!(http.done("synced/users/documents/7/changes", &change)?["synced"], json!(true));
+    let copy = serve.command(doc! { "count": "comments", "query": { "userName": "Anna" }, "$db": "db" })?;
+    assert_eq!(copy.get_i32("n")?, 1);
+    assert_eq!(http.get("synced/users/audit?count=5")?.1["stale"], json!(0));
+    let (status, deleted) = http.send("DELETE /v1/db/synced/users/documents/7", &Value::Null)?;
+    assert_eq!((status, &deleted["deleted"]), (200, &json!(true)));
+
+    let version =
+        json!({ "token": token(3), "nodes": [{ "item": "chapter 1", "content": { "text": "a" } }], "base": 0 });
+    for written in [true, false] {
+        assert_eq!(http.done("trees/nodes/book/versions", &version)?, json!({ "version": 1, "written": written }));
+    }
+    let (_, tree) = http.get("trees/nodes/book?version=1")?;
+    let written = http.post("trees/nodes/book/versions", &json!({ "token": token(4), "nodes": [], "base": 0 }))?;
+    assert_eq!((written.0, &written.1["errInfo"]["newest"]), (409, &json!(1)), "another version is the newest");
+    let (_, none) = http.get("trees/nodes/book?items=x,7")?;
+    assert_eq!(none["nodes"], json!([]));
+    assert_eq!((&tree["version"], &tree["nodes"][0]["content"]), (&json!(1), &json!({ "text": "a" })));
     stopped(serve)
 }
 

@@ -19,6 +19,9 @@ pub trait CommandClient: Send + Sync {
     /// Fails if the users cannot be read.
     async fn log_in(&mut self, database: &str, name: &str, password: &str) -> handfast_store::Result<bool>;
 
+    /// Returns the id of the user who has logged in, which no other user has, not even a later one of the same name.
+    fn user_id(&self) -> Option<[u8; 16]>;
+
     /// Returns whether no user has been changed since the login.
     fn is_login_current(&self) -> bool;
 

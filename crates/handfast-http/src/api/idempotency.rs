@@ -3,7 +3,7 @@
 //! A record of the reply is written in the transaction of the command, so there is no moment at which only one of them exists:
 //!
 //! ```text
-//! shop.handfast.requests  {_id: {user: "ann@admin", key: "k7"}, request: <hash>, reply: {_id: "order 7", posted: true, ..}, at: <date>}
+//! shop.handfast.requests  {_id: {user: <id>, key: "k7"}, request: <hash>, reply: {_id: "order 7", posted: true, ..}, at: <date>}
 //!
 //! look for the record               there it is: its reply; with the hash of another request: a problem
 //!   begin, command, insert, commit  a conflict, or the record is there now: look again
@@ -15,7 +15,9 @@
 //! | the process dies before the commit | nothing was done: the request that is sent again does it |
 //! | the outcome of the commit is unknown | it is committed again; if that fails, too, the client sends the request again, which finds the record or not |
 //! | two requests with one key at once | the `_id` of the record lets one commit; the other one is answered from the record |
+//! | the step was made by a request without the key | its reply says so, and nothing is recorded |
 //! | the command fails | nothing is recorded, and the request may be sent again |
+//! | the record cannot be read, or others conflict at each attempt | the outcome is unknown: an earlier request with the key may have been carried out |
 //!
 //! Records are removed by an index with a time to live after a day.
 
@@ -44,8 +46,10 @@ pub(super) const KEY_BYTES_MAX: usize = 256;
 const ATTEMPTS: u32 = 20;
 /// Attempts at a commit whose outcome is unknown.
 const COMMIT_ATTEMPTS: u32 = 3;
-/// The pause after a conflict, which grows with each further one.
+/// The pause after a conflict, which grows with each further one, and of which a part is left to chance.
 const PAUSE: Duration = Duration::from_millis(2);
+/// The time after which the index is created again, as another program may have dropped it with its collection.
+const INDEX_TIME_MAX: Duration = Duration::from_secs(10);
 /// Limit on the databases whose index is known to exist.
 const DATABASES_MAX: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
@@ -54,11 +58,15 @@ const TRANSIENT: &str = "TransientTransactionError";
 /// The client may commit again.
 const COMMIT_UNKNOWN: &str = "UnknownTransactionCommitResult";
 const DUPLICATE_KEY: i32 = 11_000;
+const TRANSACTION_COMMITTED: i32 = 256;
+const ILLEGAL_OPERATION: i32 = 20;
+/// The beginning of the error of a server without transactions, from which drivers tell it, too.
+const NO_TRANSACTIONS: &str = "Transaction numbers are only allowed";
 
 pub(super) struct Idempotency {
     sources: Sources,
-    /// The databases whose index exists.
-    indexed: Mutex<LruCache<String, ()>>,
+    /// The databases whose index exists, and since when it is known to.
+    indexed: Mutex<LruCache<String, Duration>>,
 }
 
 /// A request with a key.
@@ -72,8 +80,8 @@ struct Keyed<'a> {
 /// The result of an attempt.
 enum Attempt {
     Done(Document),
-    /// Another transaction was faster.
-    Conflict(Problem),
+    /// Another transaction was faster, and nothing was done.
+    Conflict,
 }
 
 impl Idempotency {
@@ -94,21 +102,22 @@ impl Idempotency {
                 format!("the header Idempotency-Key must have 1 to {KEY_BYTES_MAX} characters, and has {}", key.len());
             return Err(Problem::invalid(text));
         }
-        let id = doc! { "user": &client.user, "key": key };
-        let request = Keyed { database, command, id, hash: hash(command)? };
-        self.create_index(client, database).await?;
-        let mut last = None;
+        let user = client.user_id().map(|id| Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() });
+        let request = Keyed { database, command, id: doc! { "user": user, "key": key }, hash: hash(command)? };
+        self.create_index(client, database).await.map_err(unknown)?;
         for attempt in 0..ATTEMPTS {
             if let Some(reply) = recorded(client, &request).await? {
                 return Ok(reply);
             }
             match self.attempt(client, &request).await? {
                 Attempt::Done(reply) => return Ok(reply),
-                Attempt::Conflict(problem) => last = Some(problem),
+                Attempt::Conflict => {}
             }
-            tokio::time::sleep(PAUSE * (attempt + 1)).await;
+            let part = u32::from(self.sources.random.next_u64().to_ne_bytes()[0]);
+            tokio::time::sleep((PAUSE * (attempt + 1)).mul_f64(0.5 + f64::from(part) / 256.0)).await;
         }
-        Err(last.unwrap_or_else(|| Problem::new(ProblemKind::Contended, "other requests were faster at each attempt")))
+        let text = "others changed the same data at each attempt; send the request again with its key";
+        Err(Problem::new(ProblemKind::OutcomeUnknown, text))
     }
 
     /// Runs the command and records its reply, in a transaction.
@@ -134,7 +143,14 @@ impl Idempotency {
         first.insert("startTransaction", true);
         let mut reply = client.reply(request.database, &first).await?;
         if let Some(problem) = failed(&reply) {
-            return ended(&reply, problem);
+            return match code(&reply) {
+                // An earlier request has made the step, without a key or with one that is forgotten. The step itself knows that it was made, and replies so.
+                TRANSACTION_COMMITTED => Ok(Attempt::Done(client.run(request.database, request.command).await?)),
+                ILLEGAL_OPERATION if problem.detail.starts_with(NO_TRANSACTIONS) => Err(Problem::invalid(
+                    "the server has no transactions (--topology standalone), so that requests take no Idempotency-Key",
+                )),
+                _ => ended(&reply, problem),
+            };
         }
         for name in DRIVER_FIELDS {
             reply.remove(name);
@@ -147,15 +163,21 @@ impl Idempotency {
             return ended(&inserted, problem);
         }
         let commit = numbered(doc! { "commitTransaction": 1 });
-        for attempt in 1.. {
+        let mut is_unknown = false;
+        for attempt in 0..COMMIT_ATTEMPTS {
             let committed = client.reply("admin", &commit).await?;
-            match failed(&committed) {
-                None => break,
-                Some(_) if has_label(&committed, COMMIT_UNKNOWN) && attempt < COMMIT_ATTEMPTS => {}
-                Some(problem) => return ended(&committed, problem),
+            let Some(problem) = failed(&committed) else { return Ok(Attempt::Done(reply)) };
+            is_unknown |= has_label(&committed, COMMIT_UNKNOWN);
+            // A transaction that is gone was not committed before either.
+            if !is_unknown || has_label(&committed, TRANSIENT) {
+                return ended(&committed, problem);
             }
+            tokio::time::sleep(PAUSE * (attempt + 1)).await;
         }
-        Ok(Attempt::Done(reply))
+        Err(Problem::new(
+            ProblemKind::OutcomeUnknown,
+            "the outcome of the commit is unknown; send the request again with its key",
+        ))
     }
 
     /// Returns the id of a session of the transaction, a UUID of version 4.
@@ -170,12 +192,13 @@ impl Idempotency {
     /// Creates the index that removes old records.
     async fn create_index(&self, client: &mut RequestClient, database: &str) -> Result<()> {
         let indexed = || self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
-        if indexed().get(database).is_some() {
+        let now = self.sources.clock.elapsed();
+        if indexed().get(database).is_some_and(|since| now.saturating_sub(*since) < INDEX_TIME_MAX) {
             return Ok(());
         }
         let index = doc! { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": KEPT_SECONDS };
         client.run(database, &doc! { "createIndexes": COLLECTION, "indexes": [index] }).await?;
-        indexed().put(database.to_owned(), ());
+        indexed().put(database.to_owned(), now);
         Ok(())
     }
 }
@@ -183,7 +206,7 @@ impl Idempotency {
 /// Returns the reply of an earlier request with the key.
 async fn recorded(client: &mut RequestClient, request: &Keyed<'_>) -> Result<Option<Document>> {
     let find = doc! { "find": COLLECTION, "filter": { "_id": &request.id }, "singleBatch": true, "limit": 1 };
-    let found = client.run(request.database, &find).await?;
+    let found = client.run(request.database, &find).await.map_err(unknown)?;
     let first = found.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch")).ok();
     let Some(Bson::Document(record)) = first.and_then(|batch| batch.first()) else { return Ok(None) };
     if record.get("request") != Some(&Bson::Binary(request.hash.clone())) {
@@ -196,6 +219,16 @@ async fn recorded(client: &mut RequestClient, request: &Keyed<'_>) -> Result<Opt
             let text = format!("the record {} of {}.{COLLECTION} has no reply", request.id, request.database);
             Err(Problem::new(ProblemKind::Failed, text))
         }
+    }
+}
+
+/// Returns the problem of a request whose record cannot be looked for: an earlier request with the key may have been carried out.
+fn unknown(problem: Problem) -> Problem {
+    match problem.kind {
+        ProblemKind::Unavailable | ProblemKind::Contended | ProblemKind::Failed => {
+            Problem { kind: ProblemKind::OutcomeUnknown, ..problem }
+        }
+        _ => problem,
     }
 }
 
@@ -216,7 +249,7 @@ fn ended(reply: &Document, problem: Problem) -> Result<Attempt> {
         .get_array("writeErrors")
         .is_ok_and(|errors| errors.iter().filter_map(Bson::as_document).any(|error| code(error) == DUPLICATE_KEY));
     // A command that finds a duplicate of its own fails as a whole, not with an error of a write.
-    if has_label(reply, TRANSIENT) || is_duplicate { Ok(Attempt::Conflict(problem)) } else { Err(problem) }
+    if has_label(reply, TRANSIENT) || is_duplicate { Ok(Attempt::Conflict) } else { Err(problem) }
 }
 
 /// Returns the SHA-256 of a command.

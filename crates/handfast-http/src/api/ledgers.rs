@@ -1,9 +1,9 @@
 //! The handlers of ledgers.
 
 use axum::response::Response;
-use bson::{Bson, doc};
+use bson::doc;
 
-use super::{Api, Result, body, command, date, path_id};
+use super::{Api, Result, body, command, date, path_id, put_integer};
 use crate::id::Id;
 use crate::problem::Problem;
 use crate::request::Call;
@@ -55,12 +55,7 @@ pub(super) async fn balance(api: &Api, call: Call) -> Result<Response> {
         let Id(entry) = entry.parse().map_err(Problem::invalid)?;
         command.insert("entry", entry);
     }
-    if let Some(place) = call.query("seqId") {
-        let place: i64 = place
-            .parse()
-            .map_err(|_| Problem::invalid(format!("the query parameter seqId must be an integer, and is {place:?}")))?;
-        command.insert("seqId", Bson::Int64(place));
-    }
+    put_integer(&mut command, &call, "seqId")?;
     api.read(&call, command).await
 }
 

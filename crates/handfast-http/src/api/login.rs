@@ -3,15 +3,17 @@
 //! A password is hashed thousands of times, which takes milliseconds. So the clients of a login are kept for its next requests, under a keyed hash of the header,
 //! until a user is changed.
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bson::{Document, RawDocumentBuf};
-use handfast_store::Random;
+use handfast_store::{Clock, Sources};
 use lru::LruCache;
 use sha2::{Digest as _, Sha256};
 
@@ -24,6 +26,12 @@ use crate::problem::{Problem, ProblemKind};
 const LOGINS_MAX: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 /// Limit on the clients of a login that are kept while no request uses them.
 const IDLE_MAX: usize = 32;
+/// The failed logins after which an address has to wait.
+const FAILURES_MAX: u32 = 10;
+/// The time that it has to wait.
+const FAILURES_TIME: Duration = Duration::from_secs(10);
+/// Limit on the addresses whose failed logins are counted.
+const ADDRESSES_MAX: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 /// The database of a user whose name does not say it.
 const DATABASE: &str = "admin";
 
@@ -35,11 +43,20 @@ pub(super) struct Logins {
     /// A key for the hashes, so that the memory of the process has no hash of a password that could be guessed.
     secret: Key,
     kept: Arc<Mutex<LruCache<Key, Kept>>>,
+    /// The failed logins of each address.
+    failures: Mutex<LruCache<Option<IpAddr>, Failures>>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Default)]
+struct Failures {
+    count: u32,
+    /// The time of the clock until which the address may not log in.
+    blocked_until: Option<Duration>,
 }
 
 /// A login whose password was right.
 struct Kept {
-    user: String,
     /// A client with the login.
     login: Box<dyn CommandClient>,
     idle: Vec<Box<dyn CommandClient>>,
@@ -47,10 +64,9 @@ struct Kept {
 
 /// A client for the time of a request.
 pub(super) struct RequestClient {
-    /// The user, `name@database`; empty without logins.
-    pub(super) user: String,
     /// It is there until it is given back.
     client: Option<Box<dyn CommandClient>>,
+    logged_in: bool,
     key: Key,
     kept: Arc<Mutex<LruCache<Key, Kept>>>,
 }
@@ -63,25 +79,67 @@ struct Basic {
 }
 
 impl Logins {
-    pub(super) fn new(server: Arc<dyn CommandServer>, random: &dyn Random) -> Self {
+    pub(super) fn new(server: Arc<dyn CommandServer>, sources: &Sources) -> Self {
         let mut secret = Key::default();
         for bytes in secret.chunks_exact_mut(8) {
-            bytes.copy_from_slice(&random.next_u64().to_ne_bytes());
+            bytes.copy_from_slice(&sources.random.next_u64().to_ne_bytes());
         }
-        Logins { server, secret, kept: Arc::new(Mutex::new(LruCache::new(LOGINS_MAX))) }
+        Logins {
+            server,
+            secret,
+            kept: Arc::new(Mutex::new(LruCache::new(LOGINS_MAX))),
+            failures: Mutex::new(LruCache::new(ADDRESSES_MAX)),
+            clock: Arc::clone(&sources.clock),
+        }
+    }
+
+    /// Returns whether requests need a login.
+    pub(super) fn are_required(&self) -> bool {
+        self.server.requires_login()
+    }
+
+    /// Checks the login of a request, before its body is read.
+    ///
+    /// # Errors
+    /// `too-many-requests` for an address with too many failed logins.
+    pub(super) async fn check(&self, headers: &HeaderMap, address: Option<IpAddr>) -> Result<()> {
+        let blocked_until = lock(&self.failures).get(&address).and_then(|failures| failures.blocked_until);
+        if let Some(left) =
+            blocked_until.map(|until| until.saturating_sub(self.clock.elapsed())).filter(|left| !left.is_zero())
+        {
+            let detail = "too many logins from this address have failed: try again after Retry-After seconds";
+            return Err(Problem { retry_after: Some(left), ..Problem::new(ProblemKind::TooManyRequests, detail) });
+        }
+        match self.client(headers).await {
+            Ok(_client) => Ok(()),
+            Err(problem) => {
+                if problem.kind == ProblemKind::Unauthorized && headers.contains_key(AUTHORIZATION) {
+                    tracing::warn!(?address, "a login has failed");
+                    self.count_failure(address);
+                }
+                Err(problem)
+            }
+        }
+    }
+
+    fn count_failure(&self, address: Option<IpAddr>) {
+        let mut all = lock(&self.failures);
+        let failures = all.get_or_insert_mut(address, Failures::default);
+        failures.count += 1;
+        if failures.count >= FAILURES_MAX {
+            *failures = Failures { count: 0, blocked_until: Some(self.clock.elapsed() + FAILURES_TIME) };
+        }
     }
 
     /// Returns a client with the login of a request.
     pub(super) async fn client(&self, headers: &HeaderMap) -> Result<RequestClient> {
         let basic = if self.server.requires_login() { Some(basic(headers)?) } else { None };
         let key = self.key(basic.as_ref());
-        if let Some((user, client)) = self.kept_client(&key, basic.is_some()) {
-            return Ok(self.of_request(user, client, key));
+        if let Some(client) = self.kept_client(&key, basic.is_some()) {
+            return Ok(self.of_request(client, key));
         }
         let mut client = self.server.connect();
-        let mut user = String::new();
         if let Some(Basic { database, name, password }) = basic {
-            user = format!("{name}@{database}");
             match client.log_in(&database, &name, &password).await {
                 Ok(true) => {}
                 Ok(false) => return Err(unauthorized("there is no such user with this password")),
@@ -92,24 +150,28 @@ impl Logins {
             }
         }
         let login = client.same_login();
-        lock(&self.kept).put(key, Kept { user: user.clone(), login, idle: Vec::new() });
-        Ok(self.of_request(user, client, key))
+        lock(&self.kept).put(key, Kept { login, idle: Vec::new() });
+        Ok(self.of_request(client, key))
     }
 
-    fn of_request(&self, user: String, client: Box<dyn CommandClient>, key: Key) -> RequestClient {
-        RequestClient { user, client: Some(client), key, kept: Arc::clone(&self.kept) }
+    fn of_request(&self, client: Box<dyn CommandClient>, key: Key) -> RequestClient {
+        RequestClient {
+            client: Some(client),
+            logged_in: self.server.requires_login(),
+            key,
+            kept: Arc::clone(&self.kept),
+        }
     }
 
     /// Returns a client of a login that is kept, if no user was changed since.
-    fn kept_client(&self, key: &Key, logged_in: bool) -> Option<(String, Box<dyn CommandClient>)> {
+    fn kept_client(&self, key: &Key, logged_in: bool) -> Option<Box<dyn CommandClient>> {
         let mut all = lock(&self.kept);
         let kept = all.get_mut(key)?;
         if logged_in && !kept.login.is_login_current() {
             all.pop(key);
             return None;
         }
-        let client = kept.idle.pop().unwrap_or_else(|| kept.login.same_login());
-        Some((kept.user.clone(), client))
+        Some(kept.idle.pop().unwrap_or_else(|| kept.login.same_login()))
     }
 
     fn key(&self, basic: Option<&Basic>) -> Key {
@@ -125,6 +187,11 @@ impl Logins {
 }
 
 impl RequestClient {
+    /// Returns the id of the user, which no other user has.
+    pub(super) fn user_id(&self) -> Option<[u8; 16]> {
+        self.client.as_ref().and_then(|client| client.user_id())
+    }
+
     /// Runs a command, and returns its reply, or the problem that its error is.
     pub(super) async fn run(&mut self, database: &str, command: &Document) -> Result<Document> {
         let reply = self.reply(database, command).await?;
@@ -139,15 +206,18 @@ impl RequestClient {
             return Err(Problem::new(ProblemKind::Failed, "the request has ended"));
         };
         let reply = client.run(database, &command).await;
+        // The command may have changed something.
         Document::try_from(&*reply)
-            .map_err(|error| Problem::new(ProblemKind::Failed, format!("the reply cannot be read: {error}")))
+            .map_err(|error| Problem::new(ProblemKind::OutcomeUnknown, format!("the reply cannot be read: {error}")))
     }
 }
 
 impl Drop for RequestClient {
     fn drop(&mut self) {
+        // One whose user was changed meanwhile would be of no use to the next request.
         if let (Some(client), Some(kept)) = (self.client.take(), lock(&self.kept).get_mut(&self.key))
             && kept.idle.len() < IDLE_MAX
+            && (!self.logged_in || client.is_login_current())
         {
             kept.idle.push(client);
         }

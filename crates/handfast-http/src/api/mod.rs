@@ -15,35 +15,43 @@ mod command_server;
 mod idempotency;
 mod ledgers;
 mod login;
+mod metrics;
 mod problems;
 mod queues;
 mod routes;
 mod schemas;
+mod synced;
+mod trees;
+mod two_phase;
+mod updates;
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderName, StatusCode};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use bson::{Bson, DateTime, Document, doc};
 use handfast_store::{Clock, Sources};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::AccessOptions;
 use crate::client::{ClientAddresses, ClientLimit, Limiter};
 use crate::connections::{ConnectionOptions, serve_connections};
-use crate::id::Id;
-use crate::metrics::RequestMetrics;
+use crate::id::{Id, check_numbers};
+use crate::metrics::{MEDIA_TYPE, RequestMetrics};
 use crate::openapi;
-use crate::problem::{Problem, ProblemHeaders};
-use crate::request::Call;
-use crate::route::{self, IDEMPOTENCY_KEY, RequestLimits, RouterOptions};
+use crate::problem::{Problem, ProblemHeaders, ProblemKind};
+use crate::request::{BodyBudget, Call};
+use crate::route::{self, CheckLogin, IDEMPOTENCY_KEY, RequestLimits, RouterOptions};
 
 pub use command_server::{CommandClient, CommandServer};
 
@@ -53,7 +61,13 @@ use login::Logins;
 type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// The maximum size of a body, in bytes: that of a document in Extended JSON, which is longer than BSON.
-pub const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The maximum size of all large bodies together, in bytes. Their values take many times the memory of their text.
+const BODIES_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+
+/// The part of the path that names the collection, of most patterns.
+const SUBJECT: &str = "collection";
 
 /// The way to log in.
 const CHALLENGE: &str = "Basic realm=\"handfast\", charset=\"UTF-8\"";
@@ -66,8 +80,10 @@ const DRIVER_FIELDS: [&str; 4] = ["ok", "$clusterTime", "operationTime", "recove
 pub struct ApiOptions {
     /// The rules of access to the routes. The users of the server log in with their passwords, so that there are no tokens in it.
     pub access: AccessOptions,
-    /// The time that a request may take once it has arrived, beside the time for which a claim waits for jobs.
+    /// The time that a request may take once it has arrived, with the time for which a claim waits for jobs. A write goes on afterwards.
     pub request_time_max: Duration,
+    /// Whether requests without a login may name the server by any host.
+    pub any_host: bool,
     /// The number of requests that each client may send.
     pub client_limit: Option<ClientLimit>,
     /// The header in which a proxy names the client's address, as the last one.
@@ -80,6 +96,7 @@ impl Default for ApiOptions {
         ApiOptions {
             access: AccessOptions::default(),
             request_time_max: Duration::from_secs(60),
+            any_host: false,
             client_limit: None,
             client_address_header: None,
         }
@@ -88,10 +105,13 @@ impl Default for ApiOptions {
 
 /// What the handlers share.
 struct Api {
-    logins: Logins,
-    idempotency: Idempotency,
+    logins: Arc<Logins>,
+    idempotency: Arc<Idempotency>,
+    /// Writes that run hold it for reading.
+    running: Arc<RwLock<()>>,
     document: Bytes,
     clock: Arc<dyn Clock>,
+    requests: Arc<RequestMetrics>,
     stop: CancellationToken,
 }
 
@@ -104,8 +124,13 @@ pub async fn serve(
     connections: ConnectionOptions,
     stop: CancellationToken,
 ) {
-    let router = router(server, sources, options, stop.clone());
+    let running = Arc::default();
+    let router = build(server, sources, options, stop.clone(), Arc::clone(&running));
     serve_connections(listeners, router, connections, stop).await;
+    // Writes whose clients are gone.
+    if tokio::time::timeout(connections.shutdown_grace, running.write()).await.is_err() {
+        tracing::warn!("requests still run after the grace period, and end with the server");
+    }
 }
 
 /// Makes the router of the API. `stop` ends the claims that wait for jobs.
@@ -115,47 +140,114 @@ pub fn router(
     options: ApiOptions,
     stop: CancellationToken,
 ) -> Router {
+    build(server, sources, options, stop, Arc::default())
+}
+
+fn build(
+    server: Arc<dyn CommandServer>,
+    sources: &Sources,
+    options: ApiOptions,
+    stop: CancellationToken,
+    running: Arc<RwLock<()>>,
+) -> Router {
     let limits = RequestLimits {
         body_bytes_max: BODY_BYTES_MAX,
         request_time_max: options.request_time_max,
         problem_headers: ProblemHeaders { retry_after_seconds: 1, challenge: CHALLENGE },
     };
     let document = format!("{}\n", openapi::document(&routes::ROUTES, schemas::description()));
-    let metrics = Arc::new(RequestMetrics::new(routes::ROUTES.iter().map(|route| route.operation)));
+    let logins = Arc::new(Logins::new(server, sources));
+    let requests = Arc::new(RequestMetrics::new(routes::ROUTES.iter().map(|route| route.operation)));
     let router_options = RouterOptions {
         access: AccessOptions { tokens: Vec::new(), ..options.access },
         limits,
+        body_budget: BodyBudget::new(BODIES_BYTES_MAX),
         limiter: options.client_limit.map(Limiter::new),
         limiters_of_kinds: BTreeMap::new(),
         addresses: ClientAddresses::new(options.client_address_header),
         clock: Arc::clone(&sources.clock),
-        metrics,
+        metrics: Arc::clone(&requests),
+        check_login: Some(check_login(Arc::clone(&logins), options.any_host)),
     };
     let api = Api {
-        logins: Logins::new(server, &*sources.random),
-        idempotency: Idempotency::new(sources.clone()),
+        logins,
+        idempotency: Arc::new(Idempotency::new(sources.clone())),
+        running,
         document: document.into(),
         clock: Arc::clone(&sources.clock),
+        requests,
         stop,
     };
     route::router(&routes::ROUTES, api, router_options)
+}
+
+/// Returns the check of a request before its body is read.
+fn check_login(logins: Arc<Logins>, any_host: bool) -> CheckLogin {
+    Box::new(move |headers, address| {
+        let logins = Arc::clone(&logins);
+        Box::pin(async move {
+            if !any_host && !logins.are_required() {
+                check_host(headers)?;
+            }
+            logins.check(headers, address).await
+        })
+    })
+}
+
+/// Refuses a request to another host than this machine by its own name. A web page can give its own name the address of the reader's machine, and then read what a server there
+/// returns without a login.
+fn check_host(headers: &HeaderMap) -> Result<()> {
+    let Some(host) = headers.get(HOST) else { return Ok(()) };
+    let host = host.to_str().unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    if is_address || name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost") {
+        return Ok(());
+    }
+    let detail = format!(
+        "the header Host is {host:?}: without a login, requests name the server by its address or as localhost"
+    );
+    Err(Problem::new(ProblemKind::OriginRefused, detail))
 }
 
 impl Api {
     /// Runs a command that changes something, once for each idempotency key, if the request has one.
     async fn write(&self, call: &Call, command: Document) -> Result<Response> {
         let mut client = self.logins.client(&call.headers).await?;
-        let reply = match call.header(IDEMPOTENCY_KEY)? {
-            Some(key) => self.idempotency.run(&mut client, call.path("database"), key, &command).await?,
-            None => client.run(call.path("database"), &command).await?,
+        let (database, key) = (call.path("database").to_owned(), call.header(IDEMPOTENCY_KEY)?.map(str::to_owned));
+        let idempotency = Arc::clone(&self.idempotency);
+        let work = async move {
+            match key {
+                Some(key) => idempotency.run(&mut client, &database, &key, &command).await,
+                None => client.run(&database, &command).await,
+            }
         };
-        Ok(answer(reply))
+        self.run_to_the_end(work).await
+    }
+
+    /// Runs a write to its end, also if the client is gone: its steps would stop between two documents.
+    async fn run_to_the_end(&self, work: impl Future<Output = Result<Document>> + Send + 'static) -> Result<Response> {
+        let running = Arc::clone(&self.running).read_owned().await;
+        let task = tokio::spawn(async move {
+            let result = work.await;
+            drop(running);
+            result
+        });
+        match task.await {
+            Ok(result) => result.map(answer),
+            Err(error) => Err(Problem::new(ProblemKind::OutcomeUnknown, format!("the request has failed: {error}"))),
+        }
     }
 
     /// Runs a command that cannot be part of a transaction, and so has no idempotency key.
     async fn step(&self, call: &Call, command: Document) -> Result<Response> {
         refuse_key(call)?;
-        self.read(call, command).await
+        let mut client = self.logins.client(&call.headers).await?;
+        let database = call.path("database").to_owned();
+        self.run_to_the_end(async move { client.run(&database, &command).await }).await
     }
 
     /// Runs a command that changes nothing.
@@ -169,6 +261,13 @@ async fn document(api: &Api) -> Result<Response> {
     Ok(([(CONTENT_TYPE, "application/json")], api.document.clone()).into_response())
 }
 
+async fn server_metrics(api: &Api, call: Call) -> Result<Response> {
+    let mut client = api.logins.client(&call.headers).await?;
+    let status = client.run("admin", &doc! { "serverStatus": 1 }).await?;
+    let headers = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
+    Ok((headers, metrics::text(&status, &api.requests)).into_response())
+}
+
 async fn healthy() -> Result<Response> {
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -176,6 +275,7 @@ async fn healthy() -> Result<Response> {
 /// Returns the body as a document; an empty one if there is no body. Fields named in `dates` may be texts, such as `2026-11-27T10:00:00Z`.
 fn body(call: &Call, dates: &[&str]) -> Result<Document> {
     let body = call.json::<Value>()?.unwrap_or_else(|| json!({}));
+    check_numbers(&body).map_err(|error| Problem::invalid(format!("the body is invalid: {error}")))?;
     let mut body = match Bson::try_from(body) {
         Ok(Bson::Document(body)) => body,
         Ok(other) => {
@@ -206,12 +306,19 @@ fn command(call: &Call, name: &str, subject: &str, known: &[&str]) -> Result<Doc
     Ok(command)
 }
 
+/// Returns a command about the transaction or the document of the path; the body has the other arguments.
+fn of_path(call: &Call, name: &str, argument: &str, known: &[&str]) -> Result<Document> {
+    let mut command = command(call, name, SUBJECT, known)?;
+    command.insert(argument, doc! { "_id": path_id(call, argument)? });
+    Ok(command)
+}
+
 /// Refuses an idempotency key, which would have no meaning.
 fn refuse_key(call: &Call) -> Result<()> {
     if call.header(IDEMPOTENCY_KEY)?.is_none() {
         return Ok(());
     }
-    let text = "this request takes no Idempotency-Key: it may be sent again after a lost answer without one";
+    let text = "this request takes no Idempotency-Key, as it cannot be part of a transaction; the page of its command says what it does if it is sent again";
     Err(Problem::invalid(text))
 }
 
@@ -226,6 +333,17 @@ fn date(name: &str, text: &str) -> Result<DateTime> {
 fn path_id(call: &Call, name: &str) -> Result<Bson> {
     let Id(id) = call.path(name).parse().map_err(Problem::invalid)?;
     Ok(id)
+}
+
+/// Adds a parameter of the query that is an integer, if it is there.
+fn put_integer(command: &mut Document, call: &Call, name: &str) -> Result<()> {
+    if let Some(text) = call.query(name) {
+        let number = text
+            .parse()
+            .map_err(|_| Problem::invalid(format!("the query parameter {name} must be an integer, and is {text:?}")))?;
+        command.insert(name, Bson::Int64(number));
+    }
+    Ok(())
 }
 
 fn answer(mut reply: Document) -> Response {

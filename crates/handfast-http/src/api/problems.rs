@@ -16,7 +16,12 @@ pub(super) fn is_success(reply: &Document) -> bool {
 /// Returns the problem of a reply with an error, which has its code and the details of its own.
 pub(super) fn of_reply(reply: &Document) -> Problem {
     let code = code(reply);
-    let kind = if has_label(reply, OUTCOME_UNKNOWN) { ProblemKind::OutcomeUnknown } else { kind(code) };
+    let kind = match kind(code) {
+        _ if has_label(reply, OUTCOME_UNKNOWN) => ProblemKind::OutcomeUnknown,
+        // The request is based on what is not there any more, as `errInfo` says: it would fail again.
+        ProblemKind::Contended if reply.contains_key("errInfo") => ProblemKind::Conflict,
+        kind => kind,
+    };
     let mut problem = Problem::new(kind, reply.get_str("errmsg").unwrap_or("the command has failed"));
     let mut put = |name: &str, value: Value| _ = problem.members.insert(name.to_owned(), value);
     put("code", code.into());
@@ -51,14 +56,13 @@ fn kind(code: i32) -> ProblemKind {
         121 => ProblemKind::Refused,
         // IllegalOperation, ConflictingOperationInProgress, TransactionCommitted, DuplicateKey, IndexOptionsConflict, IndexKeySpecsConflict.
         20 | 117 | 256 | 11_000 | 85 | 86 => ProblemKind::Conflict,
-        // WriteConflict, LockTimeout, and those of snapshots.
-        112 | 24 | 239 | 246 | 267 => ProblemKind::Contended,
-        // Members that are away or stop, interrupted commands, and time limits.
-        6 | 7 | 50 | 89 | 91 | 134 | 189 | 262 | 9_001 | 10_107 | 11_600 | 11_601 | 11_602 | 13_435 | 13_436 => {
-            ProblemKind::Unavailable
-        }
+        // WriteConflict, LockTimeout, transactions that are gone or too old, and those of snapshots.
+        112 | 24 | 206 | 225 | 239 | 246 | 251 | 267 => ProblemKind::Contended,
+        // Members that are away or stop, interrupted commands, time limits, memory and disks that are full.
+        6 | 7 | 50 | 89 | 91 | 134 | 146 | 189 | 261 | 262 | 292 | 9_001 | 10_107 | 11_600 | 11_601 | 11_602
+        | 13_435 | 13_436 | 14_031 => ProblemKind::Unavailable,
         // InternalError, UnknownError, and data that cannot be read.
-        1 | 8 | 285 => ProblemKind::Failed,
+        1 | 8 | 22 | 354 => ProblemKind::Failed,
         _ => ProblemKind::InvalidRequest,
     }
 }

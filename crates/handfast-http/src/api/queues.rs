@@ -65,7 +65,7 @@ pub(super) async fn renew(api: &Api, call: Call) -> Result<Response> {
 
 pub(super) async fn complete(api: &Api, call: Call) -> Result<Response> {
     let command = command(&call, "handfastCompleteJob", "queue", &["job", "result"])?;
-    api.step(&call, command).await
+    api.write(&call, command).await
 }
 
 pub(super) async fn fail(api: &Api, call: Call) -> Result<Response> {

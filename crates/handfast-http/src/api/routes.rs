@@ -1,8 +1,9 @@
 //! The table of routes.
 
 use super::idempotency::KEY_BYTES_MAX;
-use super::{Api, document, healthy, ledgers, queues};
+use super::{Api, document, healthy, ledgers, queues, server_metrics, synced, trees, two_phase, updates};
 use crate::access::RouteAccess;
+use crate::metrics::MEDIA_TYPE;
 use crate::problem::ProblemKind;
 use crate::route::{IDEMPOTENCY_KEY, Parameter, ParameterValue, Reply, Route, RouteMethod, Tag};
 
@@ -11,10 +12,19 @@ const QUEUES: Tag = Tag {
     description: "Job queues: each job is done by one worker, again after a crash, until it is done",
 };
 const LEDGERS: Tag = Tag { name: "ledgers", description: "Ledgers: entries that move amounts between accounts" };
+const UPDATES: Tag =
+    Tag { name: "updates", description: "Updates of documents that are made once, however often they are sent" };
+const TWO_PHASE: Tag =
+    Tag { name: "twoPhase", description: "Two-phase commits: changes of several documents, all or none in the end" };
+const SYNCED: Tag = Tag { name: "synced", description: "Main documents whose fields are copied into other documents" };
+const TREES: Tag = Tag { name: "trees", description: "Trees of documents that change as a whole, in versions" };
 const STATE: Tag = Tag { name: "state", description: "Ask how the service is, and what it offers" };
 
 /// The limit on the names and ids of paths, in bytes.
 const NAME_BYTES_MAX: usize = 1_024;
+
+/// The limit on a list of ids, in bytes.
+const NODES_BYTES_MAX: usize = 32 * 1_024;
 
 /// The header of requests that may be sent again.
 const KEY: [Parameter; 1] = [Parameter {
@@ -46,299 +56,425 @@ const MOMENTS: [Parameter; 3] = [
     },
 ];
 
-pub(super) static ROUTES: [Route<Api>; 17] = [
+const COUNT: [Parameter; 1] = [Parameter {
+    name: "count",
+    description: "The most findings to show",
+    required: false,
+    value: ParameterValue::Integer { maximum: 1_000 },
+}];
+
+const VERSION: [Parameter; 2] = [
+    Parameter {
+        name: "version",
+        description: "The number of the version; the newest if it is not given",
+        required: false,
+        value: ParameterValue::Integer { maximum: i64::MAX as u64 },
+    },
+    Parameter {
+        name: "items",
+        description: "The ids of the nodes to return, separated by commas; all if it is not given",
+        required: false,
+        value: ParameterValue::Text { length_max: NODES_BYTES_MAX },
+    },
+];
+
+/// A request that is carried out once for each idempotency key.
+const WRITE: Route<Api> = Route {
+    method: RouteMethod::Post,
+    path: "",
+    operation: "",
+    tag: &STATE,
+    summary: "",
+    access: RouteAccess::Write,
+    query: &[],
+    headers: &KEY,
+    body: None,
+    reply: Reply::NoContent,
+    problems: &[
+        ProblemKind::Forbidden,
+        ProblemKind::Missing,
+        ProblemKind::Conflict,
+        ProblemKind::Refused,
+        ProblemKind::KeyReused,
+        ProblemKind::Contended,
+        ProblemKind::Failed,
+    ],
+    handler: |_, _| Box::pin(healthy()),
+};
+
+/// A request that cannot be part of a transaction, and has no idempotency key.
+const STEP: Route<Api> = Route {
+    headers: &[],
+    problems: &[
+        ProblemKind::Forbidden,
+        ProblemKind::Missing,
+        ProblemKind::Conflict,
+        ProblemKind::Refused,
+        ProblemKind::Contended,
+        ProblemKind::Failed,
+    ],
+    ..WRITE
+};
+
+/// A request that changes nothing.
+const READ: Route<Api> = Route {
+    method: RouteMethod::Get,
+    access: RouteAccess::Read,
+    headers: &[],
+    problems: &[
+        ProblemKind::Forbidden,
+        ProblemKind::OriginRefused,
+        ProblemKind::Missing,
+        ProblemKind::Contended,
+        ProblemKind::Failed,
+    ],
+    ..WRITE
+};
+
+pub(super) static ROUTES: [Route<Api>; 35] = [
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/queues/{queue}/jobs",
         operation: "enqueueJob",
         tag: &QUEUES,
         summary: "Add a job to a queue",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &KEY,
         body: Some("NewJob"),
         reply: Reply::Json { schema: "EnqueuedJob" },
-        problems: &[
-            ProblemKind::Forbidden,
-            ProblemKind::Conflict,
-            ProblemKind::Contended,
-            ProblemKind::KeyReused,
-            ProblemKind::Failed,
-        ],
         handler: |api, call| Box::pin(queues::enqueue(api, call)),
+        ..WRITE
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/queues/{queue}/jobs/{job}/cancel",
         operation: "cancelJob",
         tag: &QUEUES,
         summary: "Cancel a job; a worker that has it learns of that when it next renews its claim",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &KEY,
-        body: None,
         reply: Reply::Json { schema: "CanceledJob" },
-        problems: &[
-            ProblemKind::Forbidden,
-            ProblemKind::Conflict,
-            ProblemKind::Contended,
-            ProblemKind::KeyReused,
-            ProblemKind::Failed,
-        ],
         handler: |api, call| Box::pin(queues::cancel(api, call)),
+        ..WRITE
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/queues/{queue}/claims",
         operation: "claimJobs",
         tag: &QUEUES,
         summary: "Give jobs to a worker; wait for some, if there are none",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &[],
         body: Some("Claim"),
         reply: Reply::Json { schema: "ClaimedJobs" },
-        problems: &[ProblemKind::Forbidden, ProblemKind::Conflict, ProblemKind::Contended, ProblemKind::Failed],
         handler: |api, call| Box::pin(queues::claim(api, call)),
+        ..STEP
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/queues/{queue}/claims/renew",
         operation: "renewJob",
         tag: &QUEUES,
         summary: "Renew the claim of a worker, and record its progress",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &[],
         body: Some("Renewal"),
         reply: Reply::Json { schema: "ClaimState" },
-        problems: &[ProblemKind::Forbidden, ProblemKind::Conflict, ProblemKind::Contended, ProblemKind::Failed],
         handler: |api, call| Box::pin(queues::renew(api, call)),
+        ..STEP
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/queues/{queue}/claims/complete",
         operation: "completeJob",
         tag: &QUEUES,
         summary: "Record that a job is done",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &[],
         body: Some("Completion"),
         reply: Reply::Json { schema: "ClaimState" },
-        problems: &[ProblemKind::Forbidden, ProblemKind::Conflict, ProblemKind::Contended, ProblemKind::Failed],
         handler: |api, call| Box::pin(queues::complete(api, call)),
+        ..WRITE
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/queues/{queue}/claims/fail",
         operation: "failJob",
         tag: &QUEUES,
         summary: "Record that a job has failed: it is tried again, or given up after its last attempt",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &[],
         body: Some("Failure"),
         reply: Reply::Json { schema: "ClaimState" },
-        problems: &[ProblemKind::Forbidden, ProblemKind::Conflict, ProblemKind::Contended, ProblemKind::Failed],
         handler: |api, call| Box::pin(queues::fail(api, call)),
+        ..STEP
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/queues/{queue}/claims/release",
         operation: "releaseJob",
         tag: &QUEUES,
         summary: "Return a job to its queue without a failure",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &[],
         body: Some("Release"),
         reply: Reply::Json { schema: "ClaimState" },
-        problems: &[ProblemKind::Forbidden, ProblemKind::Conflict, ProblemKind::Contended, ProblemKind::Failed],
         handler: |api, call| Box::pin(queues::release(api, call)),
+        ..STEP
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/ledgers/{ledger}/accounts",
         operation: "openAccount",
         tag: &LEDGERS,
         summary: "Open an account with a minimum or a sequence; others are opened by their first entry",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &KEY,
         body: Some("NewAccount"),
         reply: Reply::Json { schema: "Done" },
-        problems: &[
-            ProblemKind::Forbidden,
-            ProblemKind::Conflict,
-            ProblemKind::Contended,
-            ProblemKind::KeyReused,
-            ProblemKind::Failed,
-        ],
         handler: |api, call| Box::pin(ledgers::open_account(api, call)),
+        ..WRITE
     },
     Route {
-        method: RouteMethod::Get,
         path: "/v1/{database}/ledgers/{ledger}/accounts/{account}/balance",
         operation: "getBalance",
         tag: &LEDGERS,
         summary: "Return the balance of an account, now, or as of a time, an entry or a place",
-        access: RouteAccess::Read,
         query: &MOMENTS,
-        headers: &[],
-        body: None,
         reply: Reply::Json { schema: "Balance" },
-        problems: &[ProblemKind::Forbidden, ProblemKind::Failed],
         handler: |api, call| Box::pin(ledgers::balance(api, call)),
+        ..READ
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/ledgers/{ledger}/entries",
         operation: "postEntry",
         tag: &LEDGERS,
         summary: "Post an entry with all its changes of accounts, or with none",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &KEY,
         body: Some("NewEntry"),
         reply: Reply::Json { schema: "PostedEntry" },
-        problems: &[
-            ProblemKind::Forbidden,
-            ProblemKind::Conflict,
-            ProblemKind::Contended,
-            ProblemKind::KeyReused,
-            ProblemKind::Refused,
-            ProblemKind::Failed,
-        ],
         handler: |api, call| Box::pin(ledgers::post_entry(api, call)),
+        ..WRITE
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/ledgers/{ledger}/entries/{entry}/cancel",
         operation: "cancelEntry",
         tag: &LEDGERS,
         summary: "Cancel an entry: by a mark if it is not committed, and by a reversing entry afterwards",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &KEY,
         body: Some("Reason"),
         reply: Reply::Json { schema: "CanceledEntry" },
-        problems: &[
-            ProblemKind::Forbidden,
-            ProblemKind::Conflict,
-            ProblemKind::Contended,
-            ProblemKind::KeyReused,
-            ProblemKind::Missing,
-            ProblemKind::Refused,
-            ProblemKind::Failed,
-        ],
         handler: |api, call| Box::pin(ledgers::cancel_entry(api, call)),
+        ..WRITE
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/ledgers/{ledger}/holds",
         operation: "postHold",
         tag: &LEDGERS,
         summary: "Hold an amount of a payer for a payee",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &KEY,
         body: Some("NewHold"),
         reply: Reply::Json { schema: "PostedHold" },
-        problems: &[
-            ProblemKind::Forbidden,
-            ProblemKind::Conflict,
-            ProblemKind::Contended,
-            ProblemKind::KeyReused,
-            ProblemKind::Refused,
-            ProblemKind::Failed,
-        ],
         handler: |api, call| Box::pin(ledgers::post_hold(api, call)),
+        ..WRITE
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/ledgers/{ledger}/holds/{hold}/capture",
         operation: "captureHold",
         tag: &LEDGERS,
         summary: "Give the payee the amount that is held, or a part of it; the rest is free again",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &KEY,
         body: Some("Capture"),
         reply: Reply::Json { schema: "ResolvedHold" },
-        problems: &[
-            ProblemKind::Forbidden,
-            ProblemKind::Conflict,
-            ProblemKind::Contended,
-            ProblemKind::KeyReused,
-            ProblemKind::Missing,
-            ProblemKind::Refused,
-            ProblemKind::Failed,
-        ],
         handler: |api, call| Box::pin(ledgers::capture_hold(api, call)),
+        ..WRITE
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/ledgers/{ledger}/holds/{hold}/release",
         operation: "releaseHold",
         tag: &LEDGERS,
         summary: "Free the amount that is held",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &KEY,
-        body: None,
         reply: Reply::Json { schema: "ResolvedHold" },
-        problems: &[
-            ProblemKind::Forbidden,
-            ProblemKind::Conflict,
-            ProblemKind::Contended,
-            ProblemKind::KeyReused,
-            ProblemKind::Missing,
-            ProblemKind::Failed,
-        ],
         handler: |api, call| Box::pin(ledgers::release_hold(api, call)),
+        ..WRITE
     },
     Route {
-        method: RouteMethod::Post,
         path: "/v1/{database}/ledgers/{ledger}/reconcile",
         operation: "reconcileLedger",
         tag: &LEDGERS,
         summary: "Commit the entries that are due, and free holds whose time is over",
-        access: RouteAccess::Write,
-        query: &[],
-        headers: &[],
-        body: Some("Reconciliation"),
+        body: Some("Count"),
         reply: Reply::Json { schema: "Reconciled" },
-        problems: &[ProblemKind::Forbidden, ProblemKind::Conflict, ProblemKind::Contended, ProblemKind::Failed],
         handler: |api, call| Box::pin(ledgers::reconcile(api, call)),
+        ..STEP
     },
     Route {
-        method: RouteMethod::Get,
+        path: "/v1/{database}/updates/{collection}",
+        operation: "applyOnce",
+        tag: &UPDATES,
+        summary: "Make an update of a document once for each token",
+        body: Some("OnceUpdate"),
+        reply: Reply::Json { schema: "AppliedUpdate" },
+        handler: |api, call| Box::pin(updates::apply_once(api, call)),
+        ..WRITE
+    },
+    Route {
+        path: "/v1/{database}/updates/{collection}/finish",
+        operation: "finishUpdates",
+        tag: &UPDATES,
+        summary: "Finish updates in two steps whose programs have ended",
+        body: Some("PendingUpdates"),
+        reply: Reply::Json { schema: "Finished" },
+        handler: |api, call| Box::pin(updates::finish_updates(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/two-phase/{collection}/open",
+        operation: "openTwoPhase",
+        tag: &TWO_PHASE,
+        summary: "Record the settings of a collection of two-phase transactions, if they are not the defaults",
+        body: Some("TwoPhaseSettings"),
+        reply: Reply::Json { schema: "Done" },
+        handler: |api, call| Box::pin(two_phase::open_two_phase(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/two-phase/{collection}/transactions",
+        operation: "beginTwoPhase",
+        tag: &TWO_PHASE,
+        summary: "Begin a transfer, or a transaction of several participants",
+        body: Some("NewTwoPhase"),
+        reply: Reply::Json { schema: "TwoPhaseState" },
+        handler: |api, call| Box::pin(two_phase::begin_two_phase(api, call)),
+        ..WRITE
+    },
+    Route {
+        path: "/v1/{database}/two-phase/{collection}/transactions/{transaction}/advance",
+        operation: "advanceTwoPhase",
+        tag: &TWO_PHASE,
+        summary: "Carry a transaction out to its end",
+        body: Some("Application"),
+        reply: Reply::Json { schema: "TwoPhaseState" },
+        handler: |api, call| Box::pin(two_phase::advance_two_phase(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/two-phase/{collection}/transactions/{transaction}/cancel",
+        operation: "cancelTwoPhase",
+        tag: &TWO_PHASE,
+        summary: "Cancel a transaction, and undo what was applied",
+        body: Some("TwoPhaseReason"),
+        reply: Reply::Json { schema: "TwoPhaseState" },
+        handler: |api, call| Box::pin(two_phase::cancel_two_phase(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/two-phase/{collection}/transactions/{transaction}/compensate",
+        operation: "compensateTwoPhase",
+        tag: &TWO_PHASE,
+        summary: "Begin a transaction that undoes one that was carried out",
+        body: Some("Compensation"),
+        reply: Reply::Json { schema: "TwoPhaseState" },
+        handler: |api, call| Box::pin(two_phase::compensate_two_phase(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/two-phase/{collection}/recover",
+        operation: "recoverTwoPhase",
+        tag: &TWO_PHASE,
+        summary: "Carry out the transactions of programs that have ended",
+        body: Some("TwoPhaseRecovery"),
+        reply: Reply::Json { schema: "RecoveredTwoPhase" },
+        handler: |api, call| Box::pin(two_phase::recover_two_phase(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/synced/{collection}/open",
+        operation: "openSyncFlag",
+        tag: &SYNCED,
+        summary: "Record the links between main documents and the copies of their fields",
+        body: Some("Links"),
+        reply: Reply::Json { schema: "Done" },
+        handler: |api, call| Box::pin(synced::open_sync_flag(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/synced/{collection}/documents/{document}/changes",
+        operation: "setSynced",
+        tag: &SYNCED,
+        summary: "Change a main document, and bring its copies up to date",
+        body: Some("SyncedChange"),
+        reply: Reply::Json { schema: "SyncedVersion" },
+        handler: |api, call| Box::pin(synced::set_synced(api, call)),
+        ..STEP
+    },
+    Route {
+        method: RouteMethod::Delete,
+        path: "/v1/{database}/synced/{collection}/documents/{document}",
+        operation: "deleteSynced",
+        tag: &SYNCED,
+        summary: "Delete a main document, and treat its copies as the links say",
+        reply: Reply::Json { schema: "DeletedSynced" },
+        handler: |api, call| Box::pin(synced::delete_synced(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/synced/{collection}/copies",
+        operation: "insertSynced",
+        tag: &SYNCED,
+        summary: "Insert a document with copies of the fields of its main document",
+        body: Some("NewCopy"),
+        reply: Reply::Json { schema: "InsertedCopy" },
+        handler: |api, call| Box::pin(synced::insert_synced(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/synced/{collection}/sweep",
+        operation: "sweepSynced",
+        tag: &SYNCED,
+        summary: "Bring the copies of interrupted changes up to date",
+        body: Some("Sweep"),
+        reply: Reply::Json { schema: "Swept" },
+        handler: |api, call| Box::pin(synced::sweep_synced(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/synced/{collection}/audit",
+        operation: "auditSynced",
+        tag: &SYNCED,
+        summary: "Compare all copies with their main documents",
+        query: &COUNT,
+        reply: Reply::Json { schema: "SyncedAudit" },
+        handler: |api, call| Box::pin(synced::audit_synced(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/{database}/trees/{collection}/{tree}/versions",
+        operation: "writeTree",
+        tag: &TREES,
+        summary: "Write a version of a tree, which readers see as a whole or not at all",
+        body: Some("NewVersion"),
+        reply: Reply::Json { schema: "WrittenVersion" },
+        handler: |api, call| Box::pin(trees::write_tree(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/trees/{collection}/{tree}",
+        operation: "readTree",
+        tag: &TREES,
+        summary: "Return the newest version of a tree, or an older one",
+        query: &VERSION,
+        reply: Reply::Json { schema: "TreeVersion" },
+        handler: |api, call| Box::pin(trees::read_tree(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/{database}/trees/{collection}/{tree}/sweep",
+        operation: "sweepTree",
+        tag: &TREES,
+        summary: "Remove the nodes of versions that were not finished",
+        body: Some("Count"),
+        reply: Reply::Json { schema: "Swept" },
+        handler: |api, call| Box::pin(trees::sweep_tree(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/metrics",
+        operation: "getMetrics",
+        summary: "Return the metrics of the server, as Prometheus reads them",
+        reply: Reply::Text { media_types: &[MEDIA_TYPE] },
+        handler: |api, call| Box::pin(server_metrics(api, call)),
+        ..READ
+    },
+    Route {
         path: "/healthz",
         operation: "getHealth",
-        tag: &STATE,
         summary: "Answer as long as the process runs",
         access: RouteAccess::Open,
-        query: &[],
-        headers: &[],
-        body: None,
-        reply: Reply::NoContent,
         problems: &[],
-        handler: |_, _| Box::pin(healthy()),
+        ..READ
     },
     Route {
-        method: RouteMethod::Get,
         path: "/openapi.json",
         operation: "getOpenApi",
-        tag: &STATE,
         summary: "Return this document",
         access: RouteAccess::Open,
-        query: &[],
-        headers: &[],
-        body: None,
         reply: Reply::Document,
         problems: &[],
         handler: |api, _| Box::pin(document(api)),
+        ..READ
     },
 ];
 
@@ -348,10 +484,21 @@ pub(super) fn path_parameter(name: &str) -> Parameter {
         "database" => ("database", "The database"),
         "queue" => ("queue", "The collection of the job queue"),
         "ledger" => ("ledger", "The collection of the ledger's entries"),
-        "job" => ("job", "The id of a job: a text, a number, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
-        "account" => ("account", "The id of an account: a text, a number, or Extended JSON"),
-        "entry" => ("entry", "The id of an entry: a text, a number, or Extended JSON"),
-        _ => ("hold", "The id of a hold: a text, a number, or Extended JSON"),
+        "collection" => ("collection", "The collection"),
+        "job" => ("job", "The id of a job: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
+        "account" => {
+            ("account", "The id of an account: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON")
+        }
+        "entry" => ("entry", "The id of an entry: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
+        "transaction" => (
+            "transaction",
+            "The id of a two-phase transaction: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON",
+        ),
+        "document" => {
+            ("document", "The id of a main document: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON")
+        }
+        "tree" => ("tree", "The id of a tree: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
+        _ => ("hold", "The id of a hold: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
     };
     Parameter { name, description, required: true, value: ParameterValue::Text { length_max: NAME_BYTES_MAX } }
 }

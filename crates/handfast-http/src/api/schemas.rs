@@ -9,7 +9,7 @@ use crate::openapi::{Description, Login, object};
 pub(super) fn description() -> Description {
     Description {
         title: "Handfast",
-        summary: "Job queues and ledgers in a document store, step by step",
+        summary: "Job queues, ledgers and other patterns in a document store, step by step",
         schemas: schemas(),
         problem_properties: json!({
             "code": { "type": "integer", "description": "The code of the server's error" },
@@ -72,11 +72,13 @@ fn document(description: &str) -> Value {
 }
 
 fn schemas() -> Value {
-    let mut schemas = queue_schemas();
-    if let (Some(schemas), Value::Object(of_ledgers)) = (schemas.as_object_mut(), ledger_schemas()) {
-        schemas.extend(of_ledgers);
-    }
-    schemas
+    let groups =
+        [queue_schemas(), ledger_schemas(), two_phase_schemas(), synced_schemas(), tree_schemas(), shared_schemas()];
+    let groups = groups.into_iter().filter_map(|group| match group {
+        Value::Object(schemas) => Some(schemas),
+        _ => None,
+    });
+    Value::Object(groups.flatten().collect())
 }
 
 fn queue_schemas() -> Value {
@@ -85,7 +87,6 @@ fn queue_schemas() -> Value {
     let mut claimed = claim();
     claimed["additionalProperties"] = true.into();
     claimed["description"] = "The job as it was claimed, of which _id and claim are read".into();
-    let millis = |description: &str| whole(0, i64::MAX, description);
     let job = with_required(
         &[
             ("_id", id()),
@@ -110,7 +111,7 @@ fn queue_schemas() -> Value {
                 ("priority", whole(i64::from(i32::MIN), i64::from(i32::MAX), "Larger ones come first")),
                 ("runAt", date("The time before which the job is not claimed")),
                 ("delayMillis", millis("The same, as a time from now")),
-                ("attemptsMax", whole(0, i64::from(u32::MAX), "The failures after which it is given up")),
+                ("attemptsMax", whole(1, i64::from(u32::MAX), "The failures after which it is given up")),
                 ("timeoutMillis", millis("The time that its handler may take")),
                 ("unique", text("A key that no other job may have")),
                 ("uniqueWindowMillis", millis("The window of time in which the key is unique")),
@@ -189,7 +190,6 @@ fn ledger_schemas() -> Value {
             ],
             &["_id", "asset"],
         ),
-        "Done": object(&[]),
         "NewEntry": with_required(
             &[("_id", entry()), ("changes", list(change)), ("ts", date("The time of the entry; now if it is not given")), ("metadata", metadata())],
             &["_id", "changes"],
@@ -237,11 +237,188 @@ fn ledger_schemas() -> Value {
             ],
             &["exists"],
         ),
-        "Reconciliation": with_required(&[("count", whole(1, 1_000, "The most entries to commit, and holds to free"))], &[]),
         "Reconciled": object(&[
             ("committed", count("The entries that were committed")),
             ("expired", count("The holds that were freed")),
             ("failed", count("Those that failed; the log says why")),
         ]),
+    })
+}
+
+/// The schemas that several groups of routes have, and those of exactly-once updates.
+fn shared_schemas() -> Value {
+    let failed = || count("Those that failed; the log says why");
+    let more = || flag("Whether there may be more of them");
+    json!({
+        "Done": object(&[]),
+        "Count": with_required(&[("count", at_most())], &[]),
+        "Swept": object(&[("swept", count("Those that were done")), ("failed", failed()), ("more", more())]),
+        "OnceUpdate": with_required(
+            &[
+                ("document", of_id("The document")),
+                ("token", token()),
+                ("update", update()),
+                ("guard", guard()),
+                ("upsert", flag("Whether a document that is missing is inserted")),
+            ],
+            &["document", "token", "update"],
+        ),
+        "AppliedUpdate": object(&[("applied", flag("Whether the update was made by this request; false if it was made before"))]),
+        "PendingUpdates": with_required(
+            &[
+                ("update", update()),
+                ("pending", text("The field of the tokens")),
+                ("olderMillis", millis("The age of the tokens that are finished")),
+                ("count", at_most()),
+            ],
+            &["update"],
+        ),
+        "Finished": object(&[("finished", count("The updates that were finished")), ("failed", failed()), ("more", more())]),
+    })
+}
+
+fn at_most() -> Value {
+    whole(1, 1_000, "The most of them to do in this request")
+}
+
+fn millis(description: &str) -> Value {
+    whole(0, i64::MAX, description)
+}
+
+/// A document that has only its id.
+fn of_id(description: &str) -> Value {
+    let mut schema = object(&[("_id", any("The id"))]);
+    schema["description"] = description.into();
+    schema
+}
+
+fn token() -> Value {
+    let digits = json!({ "type": "string", "pattern": "^[0-9a-fA-F]{24}$" });
+    let mut token = object(&[("$oid", digits)]);
+    token["description"] = "An ObjectId of 24 random hexadecimal digits, by which a repetition is recognised".into();
+    token
+}
+
+fn update() -> Value {
+    document("The operators of the update")
+}
+
+fn guard() -> Value {
+    document("A filter that the document must match")
+}
+
+fn two_phase_schemas() -> Value {
+    let id = || any("The id of the transaction");
+    let state = || text("initial, pending, applied, done, canceling or canceled");
+    let application = || text("The name of the program, which keeps it after a restart");
+    let participant = with_required(
+        &[
+            ("collection", text("Its collection")),
+            ("_id", any("Its id")),
+            ("apply", update()),
+            ("inverse", document("The operators that undo the update")),
+            ("guard", guard()),
+            ("finish", document("The operators of the end")),
+        ],
+        &["collection", "_id", "apply", "inverse"],
+    );
+    json!({
+        "TwoPhaseSettings": with_required(
+            &[
+                ("accounts", document("The collection and the fields of the accounts")),
+                ("participants", list(text("A further collection of participants"))),
+                ("finishedMax", count("The number of finished transactions that are kept")),
+            ],
+            &[],
+        ),
+        "NewTwoPhase": with_required(
+            &[
+                ("_id", id()),
+                ("source", any("The id of the account that pays")),
+                ("destination", any("The id of the account that is paid")),
+                ("value", whole(1, i64::MAX, "The amount")),
+                ("participants", list(participant)),
+            ],
+            &["_id"],
+        ),
+        "TwoPhaseState": object(&[("_id", id()), ("state", state())]),
+        "Application": object(&[("application", application())]),
+        "TwoPhaseReason": object(&[("reason", text("Why it is canceled")), ("application", application())]),
+        "Compensation": object(&[("by", of_id("The new transaction"))]),
+        "TwoPhaseRecovery": with_required(
+            &[
+                ("application", application()),
+                ("abandonedAfterMillis", millis("The time after which another program has ended")),
+                ("waiting", flag("Whether transactions that nobody has claimed are carried out, too")),
+                ("count", at_most()),
+            ],
+            &["application"],
+        ),
+        "RecoveredTwoPhase": object(&[
+            ("recovered", count("The transactions of other programs that were carried out")),
+            ("run", count("Those that nobody had claimed")),
+            ("repaired", count("Those whose participants were repaired")),
+            ("failed", count("Those that failed; the log says why")),
+        ]),
+    })
+}
+
+fn synced_schemas() -> Value {
+    let synced = || flag("Whether the copies are up to date");
+    let link = with_required(
+        &[
+            ("collection", text("The collection of the copies")),
+            ("key", text("The field with the id of the main document")),
+            ("fields", document("The name of each field and of its copy")),
+            ("computed", document("The name of each computed copy, and its expression")),
+            ("onDelete", any("unset, remove, keep, or {set: {..}}")),
+            ("version", text("The field with the version of the copies")),
+            ("syncing", text("The field of the flag")),
+        ],
+        &["collection", "key"],
+    );
+    json!({
+        "Links": with_required(&[("links", list(link)), ("tokensMax", count("The number of tokens that are kept"))], &["links"]),
+        "SyncedChange": with_required(&[("token", token()), ("update", update()), ("guard", guard())], &["token", "update"]),
+        "SyncedVersion": object(&[("version", any("The version of the main document")), ("synced", synced())]),
+        "DeletedSynced": object(&[("deleted", flag("Whether there was such a document")), ("synced", synced())]),
+        "NewCopy": object(&[("collection", text("The collection of the copies")), ("document", document("The document, with its _id and the id of its main document"))]),
+        "InsertedCopy": object(&[("_id", any("The id of the document")), ("synced", synced())]),
+        "Sweep": with_required(
+            &[("abandonedAfterMillis", millis("The age of the changes that are finished")), ("count", at_most())],
+            &[],
+        ),
+        "SyncedAudit": object(&[
+            ("copies", count("The copies that were compared")),
+            ("inFlight", count("Those of changes that are in progress")),
+            ("stale", count("Those that differ")),
+            ("findings", list(document("A copy that differs"))),
+        ]),
+    })
+}
+
+fn tree_schemas() -> Value {
+    let version = || count("The number of the version");
+    let node = with_required(
+        &[
+            ("item", any("The id of the node")),
+            ("content", document("What it holds")),
+            ("remove", flag("Whether it is removed")),
+        ],
+        &["item"],
+    );
+    let root = || any("The root of the version");
+    let found =
+        object(&[("item", any("The id of the node")), ("version", version()), ("content", document("What it holds"))]);
+    json!({
+        "NewVersion": with_required(
+            &[("token", token()), ("nodes", list(node)), ("root", root()), ("base", count("The version that the change was made from; 0 for none"))],
+            &["token", "nodes"],
+        ),
+        "WrittenVersion": object(&[("version", version()), ("written", flag("Whether it was written by this request; false if it was there"))]),
+        "TreeVersion": with_required(
+            &[("exists", flag("Whether there is such a version")), ("version", version()), ("root", root()), ("nodes", list(found))],
+            &["exists"],
+        ),
     })
 }

@@ -59,6 +59,10 @@ impl CommandClient for FakeServer {
         Ok(password == "right")
     }
 
+    fn user_id(&self) -> Option<[u8; 16]> {
+        None
+    }
+
     fn is_login_current(&self) -> bool {
         true
     }
@@ -133,7 +137,7 @@ async fn the_reply_and_its_record_are_one_transaction() {
         (Some(&Bson::Boolean(true)), None, "admin")
     );
     let record = insert.get_array("documents").unwrap()[0].as_document().unwrap();
-    assert_eq!(record.get_document("_id").unwrap(), &doc! { "user": "", "key": "k" });
+    assert_eq!(record.get_document("_id").unwrap(), &doc! { "user": null, "key": "k" });
     assert_eq!(record.get_document("reply").unwrap(), &doc! { "_id": 7, "inserted": true });
 }
 
@@ -182,8 +186,8 @@ async fn a_transaction_that_conflicts_is_run_again() {
     assert_eq!(sessions.len(), 4, "each attempt is a transaction of its own");
     let server = FakeServer::answering([done()].into_iter().chain((0..20).flat_map(|_| [none(), transient()])));
     let (status, problem) = send(&server.router(), keyed()).await;
-    assert_eq!((status.as_u16(), &problem["type"]), (503, &json!("urn:handfast:problem:contended")));
-    assert_eq!(problem["outcome"], json!("not_applied"));
+    assert_eq!((status.as_u16(), &problem["type"]), (503, &json!("urn:handfast:problem:outcome-unknown")));
+    assert_eq!(problem["outcome"], json!("unknown"));
 }
 
 #[tokio::test]
@@ -196,6 +200,11 @@ async fn a_commit_with_an_unknown_outcome_is_sent_again() {
     let begun = || [done(), none(), doc! { "_id": 7, "ok": 1.0 }, done()];
     let server = FakeServer::answering(begun().into_iter().chain([unknown(), done()]));
     assert_eq!(send(&server.router(), keyed()).await, (StatusCode::OK, json!({ "_id": 7 })));
+    // The server stops after the first attempt, and says no more what became of it.
+    let server = FakeServer::answering(begun().into_iter().chain([unknown(), failed(91, ""), failed(13, "")]));
+    assert_eq!(send(&server.router(), keyed()).await.1["outcome"], json!("unknown"));
+    let server = FakeServer::answering([failed(91, "")]);
+    assert_eq!(send(&server.router(), keyed()).await.1["outcome"], json!("unknown"), "the record cannot be looked for");
     let server = FakeServer::answering(begun().into_iter().chain((0..3).map(|_| unknown())));
     let (status, problem) = send(&server.router(), keyed()).await;
     assert_eq!((status.as_u16(), &problem["outcome"]), (503, &json!("unknown")));
@@ -208,6 +217,20 @@ async fn a_step_that_fails_is_not_recorded() {
     let (status, problem) = send(&server.router(), keyed()).await;
     assert_eq!((status.as_u16(), &problem["code"]), (422, &json!(121)));
     assert_eq!(server.received(), ["createIndexes", "find", "handfastEnqueueJob", "endSessions"]);
+}
+
+#[tokio::test]
+async fn a_step_that_was_made_without_the_key_says_so() {
+    let server = FakeServer::answering([done(), none(), failed(256, ""), doc! { "posted": false, "ok": 1.0 }]);
+    assert_eq!(send(&server.router(), keyed()).await, (StatusCode::OK, json!({ "posted": false })));
+    assert_eq!(server.received(), ["createIndexes", "find", "handfastEnqueueJob", "handfastEnqueueJob", "endSessions"]);
+    let no_transactions = doc! { "ok": 0.0, "code": 20, "errmsg": "Transaction numbers are only allowed on a replica set member or mongos" };
+    let server = FakeServer::answering([done(), none(), no_transactions]);
+    let (status, problem) = send(&server.router(), keyed()).await;
+    assert!(
+        status == StatusCode::BAD_REQUEST && problem["detail"].to_string().contains("Idempotency-Key"),
+        "{problem}"
+    );
 }
 
 #[tokio::test]
@@ -229,6 +252,32 @@ async fn a_password_is_checked_once_for_many_requests() {
         assert!(response.headers()["www-authenticate"].to_str().unwrap().starts_with("Basic "));
     }
     assert_eq!(*logins.lock().unwrap(), ["ann@shop", "bob@admin", "bob@admin"]);
+    // Nobody may try passwords for ever.
+    let mut statuses = Vec::new();
+    for _ in 0..10 {
+        let request = post(JOBS, &json!({ "type": "a" }), &[("authorization", wrong)]);
+        statuses.push(send(&router, request).await.0.as_u16());
+    }
+    assert_eq!(statuses, [[401; 8].as_slice(), &[429; 2]].concat());
+    let request = post(JOBS, &json!({ "type": "a" }), &[("authorization", right)]);
+    assert_eq!(send(&router, request).await.0.as_u16(), 429, "from the same address");
+}
+
+#[tokio::test]
+async fn nobody_sends_a_body_without_a_login() {
+    let logins = Arc::new(Mutex::new(Vec::new()));
+    let server = FakeServer { logins: Some(logins), ..FakeServer::default() };
+    // A body that would be refused if it was read.
+    let request = Request::post(JOBS).header("content-type", "text/plain").body(Body::from("{")).unwrap();
+    assert_eq!(send(&server.router(), request).await.0.as_u16(), 401);
+}
+
+#[tokio::test]
+async fn a_body_that_nothing_reads_is_refused() {
+    let server = FakeServer::default();
+    let request = post("/v1/db/queues/q/jobs/7/cancel", &json!({ "reason": "late" }), &[]);
+    assert_eq!(send(&server.router(), request).await.0.as_u16(), 400);
+    assert!(server.received().is_empty());
 }
 
 #[tokio::test]
@@ -238,6 +287,22 @@ async fn a_page_of_another_origin_may_not_write() {
     let (status, problem) = send(&server.router(), request).await;
     assert_eq!((status.as_u16(), &problem["type"]), (403, &json!("urn:handfast:problem:origin-refused")));
     assert!(server.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_page_cannot_read_by_a_name_of_its_own() {
+    let router = FakeServer::default().router();
+    for (host, status) in [
+        ("127.0.0.1:80", 200),
+        ("[::1]:80", 200),
+        ("localhost", 200),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+    ] {
+        let request =
+            Request::get("/v1/db/ledgers/tx/accounts/a/balance").header("host", host).body(Body::empty()).unwrap();
+        assert_eq!(send(&router, request).await.0.as_u16(), status, "{host}");
+    }
 }
 
 #[tokio::test]
@@ -278,4 +343,32 @@ async fn the_guide_has_all_routes_and_problems() {
         .map(|(name, status)| ((*name).to_owned(), (*status).to_owned()))
         .collect();
     assert_eq!(documented, problems);
+}
+
+#[tokio::test]
+async fn the_metrics_are_those_of_the_page() {
+    let status = doc! {
+        "uptime": 5.0, "connections": { "current": 3_i64 }, "ok": 1.0,
+        "metrics": { "commands": { "<UNKNOWN>": 0_i64, "find": { "failed": 1_i64, "total": 4_i64, "micros": 2_500_000_i64 }, "insert": { "failed": 0_i64, "total": 0_i64 } } },
+    };
+    let router = FakeServer::answering([status]).router();
+    let response = router.oneshot(Request::get("/metrics").body(Body::empty()).unwrap()).await.unwrap();
+    let text = String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    for line in [
+        "handfast_server_uptime_seconds 5",
+        r#"handfast_server_connections{state="open"} 3"#,
+        r#"handfast_server_commands_total{command="find",result="succeeded"} 3"#,
+        r#"handfast_server_command_seconds_total{command="find"} 2.5"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+    }
+    assert!(!text.contains("command=\"insert\""), "a command that has not run");
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let rows = rows.filter(|(name, _)| name.starts_with("handfast_server_") || name.starts_with("handfast_http_"));
+    let documented: BTreeSet<String> =
+        rows.map(|(name, rest)| format!("{name} {}", rest.split(" | ").next().unwrap_or_default())).collect();
+    let types: BTreeSet<String> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned).collect();
+    assert_eq!(types, documented);
 }

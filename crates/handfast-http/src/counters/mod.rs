@@ -34,6 +34,7 @@ use crate::connections::{ConnectionOptions, serve_connections};
 use crate::metrics::RequestMetrics;
 use crate::openapi;
 use crate::problem::ProblemHeaders;
+use crate::request::BodyBudget;
 use crate::route::{self, RequestLimits, RouterOptions};
 
 use instances::ThisInstance;
@@ -128,6 +129,9 @@ fn router_of(instance: ThisInstance, views: Arc<ViewMetrics>, counters: Counters
     let router_options = RouterOptions {
         access: options.access,
         limits,
+        // No body is large.
+        body_budget: BodyBudget::new(0),
+        check_login: None,
         limiter: options.client_limit.map(Limiter::new),
         limiters_of_kinds: options
             .client_limits_of_kinds

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use async_trait::async_trait;
@@ -23,14 +24,27 @@ const FLAG: &str = "--http";
 const REMOTE: &str = "http";
 
 /// The listeners of the API.
-pub(super) struct HttpListeners(Vec<TcpListener>);
+pub(super) struct HttpListeners {
+    listeners: Vec<TcpListener>,
+    any_host: bool,
+    shutdown_grace: Duration,
+}
 
 impl HttpListeners {
     /// Listens on the addresses of `--http`; on none without it.
     pub(super) async fn bind(configuration: &Configuration) -> Result<Self> {
-        let Settings { http, auth, insecure, .. } = &configuration.settings;
-        let Some(http) = http else { return Ok(HttpListeners(Vec::new())) };
+        let Settings { http, auth, insecure, tls_client_ca, .. } = &configuration.settings;
+        let shutdown_grace = configuration.settings.shutdown_timeout.0;
+        let Some(http) = http else {
+            return Ok(HttpListeners { listeners: Vec::new(), any_host: false, shutdown_grace });
+        };
         let addresses = addresses(FLAG, http).await?;
+        if tls_client_ca.is_some() && !auth && !insecure {
+            let why = "it asks for no certificate, as --tls-client-ca does";
+            return Err(configuration
+                .mistake("http", format!("{why}; --auth requires a login, --insecure allows this"))
+                .into());
+        }
         if let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback()) {
             if !auth && !insecure {
                 let why = "everybody who can reach it could change the data";
@@ -40,46 +54,54 @@ impl HttpListeners {
             }
             warn!("other machines can reach {open} without encryption: put a proxy that encrypts in front of --http");
         }
-        Ok(HttpListeners(bind(FLAG, addresses).await?))
+        let listeners = bind(FLAG, addresses).await?;
+        Ok(HttpListeners { listeners, any_host: *insecure, shutdown_grace })
     }
 
     /// Returns the addresses as URLs.
     pub(super) fn urls(&self) -> Result<Vec<String>> {
-        let addresses = self.0.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<SocketAddr>>>()?;
+        let addresses =
+            self.listeners.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<SocketAddr>>>()?;
         Ok(addresses.into_iter().map(|address| format!("http://{address}")).collect())
     }
 
     /// Serves the API until `stop` is canceled. Then it answers the requests in progress.
     pub(super) async fn serve(self, server: InProcess, sources: Sources, stop: CancellationToken) {
-        if self.0.is_empty() {
+        if self.listeners.is_empty() {
             return;
         }
-        let server = Arc::new(Served(server));
-        api::serve(self.0, server, &sources, ApiOptions::default(), ConnectionOptions::default(), stop).await;
+        let server = Arc::new(ServerOfApi(server));
+        let connections = ConnectionOptions { shutdown_grace: self.shutdown_grace, ..ConnectionOptions::default() };
+        let options = ApiOptions { any_host: self.any_host, ..ApiOptions::default() };
+        api::serve(self.listeners, server, &sources, options, connections, stop).await;
     }
 }
 
 /// The server, as the API uses it.
-struct Served(InProcess);
+struct ServerOfApi(InProcess);
 
-impl CommandServer for Served {
+impl CommandServer for ServerOfApi {
     fn requires_login(&self) -> bool {
         self.0.requires_login()
     }
 
     fn connect(&self) -> Box<dyn CommandClient> {
-        Box::new(ServedClient(self.0.connect(REMOTE)))
+        Box::new(ClientOfApi(self.0.connect(REMOTE)))
     }
 }
 
-struct ServedClient(LocalClient);
+struct ClientOfApi(LocalClient);
 
 #[async_trait]
-impl CommandClient for ServedClient {
+impl CommandClient for ClientOfApi {
     async fn log_in(&mut self, database: &str, name: &str, password: &str) -> handfast_store::Result<bool> {
         // Nobody has a name that is not allowed.
         let Ok(name) = UserName::new(database, name) else { return Ok(false) };
         self.0.log_in(&name, Password::new(password)).await
+    }
+
+    fn user_id(&self) -> Option<[u8; 16]> {
+        self.0.user_id()
     }
 
     fn is_login_current(&self) -> bool {
@@ -87,7 +109,7 @@ impl CommandClient for ServedClient {
     }
 
     fn same_login(&self) -> Box<dyn CommandClient> {
-        Box::new(ServedClient(self.0.same_login(REMOTE)))
+        Box::new(ClientOfApi(self.0.same_login(REMOTE)))
     }
 
     async fn run(&mut self, database: &str, command: &RawDocument) -> RawDocumentBuf {

@@ -19,6 +19,9 @@ fn each_code_says_what_the_client_can_do() {
         (112, ProblemKind::Contended),
         (91, ProblemKind::Unavailable),
         (50, ProblemKind::Unavailable),
+        (14_031, ProblemKind::Unavailable),
+        (251, ProblemKind::Contended),
+        (354, ProblemKind::Failed),
         (1, ProblemKind::Failed),
         (14, ProblemKind::InvalidRequest),
         (40_415, ProblemKind::InvalidRequest),
@@ -35,6 +38,13 @@ fn a_problem_has_what_the_error_has() {
     assert_eq!(problem.detail, "why");
     let members = json!({ "code": 121, "codeName": "Name", "errInfo": { "available": 7 } });
     assert_eq!(serde_json::Value::Object(problem.members), members);
+}
+
+#[test]
+fn a_change_that_is_based_on_an_older_version_is_not_repeated() {
+    let mut reply = error(112);
+    reply.insert("errInfo", doc! { "newest": 4 });
+    assert_eq!(of_reply(&reply).kind, ProblemKind::Conflict);
 }
 
 #[test]
