@@ -141,6 +141,14 @@ impl Configuration {
         Configuration::lay(text.as_deref().map(|text| (path.as_path(), text)), given)
     }
 
+    /// Takes the settings of the flags alone.
+    ///
+    /// # Errors
+    /// Fails if a value has the wrong type or is out of range.
+    pub(crate) fn of_flags(given: ExplicitSettings) -> Result<Self, Mistake> {
+        Configuration::lay(None, given)
+    }
+
     /// Merges the sources. It is the part of [`Configuration::load`] without input.
     fn lay(file: Option<(&Path, &str)>, given: ExplicitSettings) -> Result<Self, Mistake> {
         let defaults = table(&Settings::default());
@@ -166,6 +174,19 @@ impl Configuration {
             reason,
         })?;
         Ok(Configuration { settings, values })
+    }
+
+    /// Keeps the data in this directory, without syncs unless a setting asks for them.
+    #[must_use]
+    pub(crate) fn with_temporary_data(mut self, data: PathBuf) -> Self {
+        let origin = || Origin::Flag("--temporary".to_owned());
+        if *self.origin("durability") == Origin::Default {
+            self.settings.durability = Durability::Memory;
+            self.values.insert("durability".to_owned(), (Value::String(Durability::Memory.to_string()), origin()));
+        }
+        self.values.insert("data".to_owned(), (Value::String(data.display().to_string()), origin()));
+        self.settings.data = data;
+        self
     }
 
     /// Replaces the port of the address to listen at.

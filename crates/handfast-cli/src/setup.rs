@@ -20,9 +20,15 @@ pub(crate) fn remark_on_variables(output: OutputFlags) {
     }
 }
 
-/// Returns the configuration of a command that takes all settings.
-pub(crate) fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Configuration, Mistake> {
-    remark_on_variables(common.output);
+/// Returns the configuration of a command that takes all settings; with `flags_alone` neither those of the environment nor those of a file.
+pub(crate) fn load_all(
+    common: &CommonFlags,
+    flags: &SettingFlags,
+    flags_alone: bool,
+) -> Result<Configuration, Mistake> {
+    if !flags_alone {
+        remark_on_variables(common.output);
+    }
     let SettingFlags { store, remote, redis, server, port, log } = flags;
     let mut given = ExplicitSettings::default();
     given.add(store)?;
@@ -30,7 +36,10 @@ pub(crate) fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Con
     given.add(redis)?;
     given.add(server)?;
     given.add(log)?;
-    let configuration = Configuration::load(common.config.as_deref(), given)?;
+    let configuration = match flags_alone {
+        true => Configuration::of_flags(given)?,
+        false => Configuration::load(common.config.as_deref(), given)?,
+    };
     match *port {
         Some(port) => configuration.with_port(port),
         None => configuration,

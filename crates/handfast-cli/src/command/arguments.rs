@@ -126,6 +126,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         handfast serve\n  \
         handfast serve --data /srv/handfast --listen 127.0.0.1:27018 --cache-bytes 1GiB\n  \
+        handfast serve --temporary --port 0\n  \
         HANDFAST_DURABILITY=memory handfast serve --unix-socket /run/handfast.sock\n  \
         HANDFAST_STORE=mongodb://user:password@db:27017 handfast serve --port 27018\n  \
         handfast serve --store main=mongodb://a --store orders=mongodb://b \\\n    --route '*=main' --route shop.orders=orders")]

@@ -23,6 +23,8 @@ mod two_phase;
 mod user;
 mod versions;
 
+use std::future::pending;
+
 use self::arguments::Command;
 use self::check::arguments::CheckSubject;
 use self::user::arguments::UserArguments;
@@ -34,9 +36,13 @@ use crate::setup::{block_on, load_all, prepare, remark_on_variables, until_stopp
 pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(arguments) => {
-            let configuration = load_all(&arguments.common, &arguments.settings)?;
+            let configuration = load_all(&arguments.common, &arguments.settings, arguments.temporary)?;
             logging::start(configuration.settings.log_format, configuration.settings.log_level);
-            block_on(serve::run(&configuration, Console::new(arguments.common.output)))
+            let console = Console::new(arguments.common.output);
+            match arguments.temporary {
+                true => serve::run_temporary(configuration, console),
+                false => block_on(serve::run(&configuration, pending(), console)),
+            }
         }
         Command::Check(arguments) => {
             if let Some(CheckSubject::History(arguments)) = arguments.subject {
@@ -85,7 +91,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Txns(arguments) => transactions::run(&arguments),
         Command::Blackpipe(arguments) => blackpipe::run(arguments),
         Command::Config(arguments) => {
-            let configuration = load_all(&arguments.common, &arguments.settings)?;
+            let configuration = load_all(&arguments.common, &arguments.settings, false)?;
             config::run(&configuration, Console::new(arguments.common.output))
         }
         Command::Completions { shell } => documents::completions(shell),

@@ -234,6 +234,15 @@ fn ext_http_api_generated_client() {
     run_with_own_servers(&python, &["tests/clients/web/api.py", "--handfast", env!("CARGO_BIN_EXE_handfast")]);
 }
 
+/// The packages for Python and npm: built, installed into fresh environments, and used with pymongo and Mongoose; nothing is left of a program that is killed.
+#[test]
+fn ext_packages() {
+    let (Some(python), Some(node)) = (Tool::Python.find(), Tool::Node.find()) else { return };
+    let Some(_) = Tool::Mongoose.find() else { return };
+    let handfast = env!("CARGO_BIN_EXE_handfast");
+    run_with_own_servers(&python, &["tests/clients/packages.py", "--handfast", handfast, "--node", &node]);
+}
+
 /// Sends the same commands to every server, and compares the answers with those that MongoDB documents.
 #[test]
 fn ext_differential() {

@@ -297,3 +297,21 @@ fn a_handfast_before_another_one_is_warned_of_and_one_behind_it_refused() -> Res
     assert!(said.contains("which has transactions itself: its own clients see the field _hf"), "{said}");
     Ok(())
 }
+
+#[test]
+fn a_temporary_server_ends_with_its_input_and_leaves_nothing() -> Result<()> {
+    let scratch = Scratch::new("temporary")?;
+    let left = || -> Result<usize> { Ok(std::fs::read_dir(scratch.path(""))?.count()) };
+    let (input, other_end) = std::io::pipe()?;
+    let mut command = handfast(&scratch, &["serve", "--temporary", "--listen", "127.0.0.1:0"]);
+    let serve = Serve::start(
+        command.env("TMPDIR", scratch.path("")).env("HANDFAST_STORE", "mongodb://127.0.0.1:1").stdin(input),
+    )?;
+    assert!(serve.start.ends_with("durability memory"), "{}", serve.start);
+    serve.command(doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "db" })?;
+    assert_eq!((serve.find_all("c")?.len(), left()?), (1, 1));
+    drop(other_end);
+    assert_eq!(serve.wait()?, (Some(0), String::new()));
+    assert_eq!(left()?, 0);
+    Ok(())
+}

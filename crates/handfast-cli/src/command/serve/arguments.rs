@@ -11,4 +11,8 @@ pub(crate) struct ServeArguments {
     pub(crate) common: CommonFlags,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
+    /// For tests: keep the data in a temporary directory, without syncs, and stop and remove it when standard input ends, as it does
+    /// when the program that has started the server ends. Only flags count, and neither variables nor a configuration file
+    #[arg(long, conflicts_with_all = ["data", "store", "config"])]
+    pub(crate) temporary: bool,
 }

@@ -2,7 +2,9 @@
 
 pub(super) mod arguments;
 mod http;
+mod temporary;
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,10 +23,17 @@ use crate::exit::Exit;
 use crate::shutdown::Shutdown;
 use crate::store::OpenedDatabase;
 
+pub(super) use self::temporary::run_temporary;
+
 /// The error of a server that ends by itself, which only a bug causes.
 const BY_ITSELF: &str = "the server ended without a signal";
 
-pub(super) async fn run(configuration: &Configuration, console: Console) -> anyhow::Result<Exit> {
+/// Serves until a signal asks to stop, or `ended` returns.
+pub(super) async fn run(
+    configuration: &Configuration,
+    ended: impl Future<Output = ()>,
+    console: Console,
+) -> anyhow::Result<Exit> {
     let settings = &configuration.settings;
     let shutdown = Shutdown::reported_on(console)?;
     let listen = addresses(configuration).await?;
@@ -56,23 +65,33 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
     let backup = opened.backups(configuration)?.map(|backups| Arc::new(backups) as Arc<dyn Backup>);
     let server = Server::new(listeners, Options { tls, backup, ..options(settings) }, opened.database.clone());
     let handle = server.shutdown_handle();
+    let has_http = settings.http.is_some();
     announce(settings, server.addresses(), &http.urls()?, &opened, console)?;
     let stop = CancellationToken::new();
-    let serving_http = tokio::spawn(http.serve(server.in_process(), sources, stop.clone()));
+    let mut serving_http = tokio::spawn(http.serve(server.in_process(), sources, stop.clone()));
     let mut serving = tokio::spawn(server.run());
     console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?;
 
-    tokio::select! {
-        () = shutdown.requested() => {
-            stop.cancel();
-            handle.shutdown();
+    let requested = async {
+        tokio::select! {
+            () = shutdown.requested() => {}
+            () = ended => {}
         }
-        ended = &mut serving => {
-            ended.context(BY_ITSELF)?;
+    };
+    tokio::select! {
+        () = requested => stop.cancel(),
+        result = &mut serving_http, if has_http => {
+            result.context("the HTTP API failed")?;
+            bail!(BY_ITSELF);
+        }
+        result = &mut serving => {
+            result.context(BY_ITSELF)?;
             bail!(BY_ITSELF);
         }
     }
+    // Its requests are commands of the server, and are answered first.
     serving_http.await.context("the HTTP API failed")?;
+    handle.shutdown();
     serving.await.context("the server failed")?;
     opened.close().await?;
     console.report(|| "stopped".to_owned(), &json!({ "event": "stopped" }))?;
