@@ -1,10 +1,11 @@
-//! Programs in four languages on one ledger of a real server, at the same time. Each has an account of its own and makes the same steps, repeated, in
+//! Programs in five languages on one ledger of a real server, at the same time. Each has an account of its own and makes the same steps, repeated, in
 //! transactions, and aborted; all of them take from the account `cash` and give to the account `shop`.
 
 use std::process::Command;
 
 use serde_json::Value;
 
+use crate::running::java_arguments;
 use crate::support::{Handfast, Tool};
 
 /// The balance of each program's own account after its steps.
@@ -15,17 +16,20 @@ const HELD: i64 = 5;
 const DEPOSIT: i64 = 1000;
 
 #[test]
-fn ext_ledger_of_four_languages() {
+fn ext_ledger_of_five_languages() {
     let (Some(python), Some(node)) = (Tool::Python.find(), Tool::Node.find()) else { return };
     let (Some(go), Some(mongosh)) = (Tool::GoClients.find(), Tool::Mongosh.find()) else { return };
+    let Some(java) = java_arguments() else { return };
+    let java: Vec<&str> = java.iter().map(String::as_str).chain(["Ledger"]).collect();
     let server = Handfast::start();
     let uri = server.uri();
     let shell = [&mongosh, "--quiet", "--norc", &uri, "--file", "tests/clients/mongosh/ledger.js"];
-    let programs: [(&str, &[&str]); 4] = [
+    let programs: [(&str, &[&str]); 5] = [
         (&python, &["tests/clients/python/ledger.py"]),
         (&node, &["tests/clients/node/ledger.mjs"]),
         (&go, &["ledger"]),
         (&node, &shell),
+        ("java", &java),
     ];
     std::thread::scope(|scope| {
         for (program, arguments) in programs {
@@ -40,7 +44,7 @@ fn ext_ledger_of_four_languages() {
     assert_eq!(ledger(&uri, &["verify"])["findings_count"], 0);
     let schemas = "tests/clients/python/schemas.py";
     server.run(&python, &[schemas, "ledger.md", "bank.tx", "bank.account", "bank.hold"]);
-    let languages = ["python", "node", "go", "mongosh"];
+    let languages = ["python", "node", "go", "mongosh", "java"];
     let count = i64::try_from(languages.len()).expect("a few");
     for (account, expected) in languages
         .map(|language| (language, BALANCE))
