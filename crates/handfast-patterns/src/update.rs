@@ -18,7 +18,10 @@ pub(crate) fn merged(update: &Document, ours: &Document) -> Result<Document> {
         let Bson::Document(fields) = fields else {
             return Err(Error::invalid(format!("{operator} must be followed by a document of fields")));
         };
-        if let Some(path) = fields.keys().find(|path| our_paths.iter().any(|ours| is_within(path, ours))) {
+        // The other field of a `$rename` is its value.
+        let targets = fields.values().filter_map(Bson::as_str).filter(|_| operator == "$rename");
+        let mut paths = fields.keys().map(String::as_str).chain(targets);
+        if let Some(path) = paths.find(|path| our_paths.iter().any(|ours| is_within(path, ours))) {
             return Err(Error::invalid(format!("the update must not touch {path}, which is kept by the pattern")));
         }
     }
@@ -30,10 +33,45 @@ pub(crate) fn merged(update: &Document, ours: &Document) -> Result<Document> {
     Ok(merged)
 }
 
+/// Refuses an update of a field that the pattern keeps and that its own update of this document does not change.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub(crate) fn ensure_free(update: &Document, kept: &str) -> Result<()> {
+    merged(update, &bson::doc! { "$set": { kept: true } }).map(|_| ())
+}
+
 /// Returns whether two paths are equal, or one of them leads through the other.
 pub(crate) fn is_within(path: &str, ours: &str) -> bool {
     let leads_into = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     leads_into(path, ours) || leads_into(ours, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Document, doc};
+
+    use super::{ensure_free, merged};
+
+    #[test]
+    fn an_update_of_a_field_of_the_pattern_is_refused() {
+        let ours = doc! { "$push": { "applied": 1 } };
+        let refused: [Document; 6] = [
+            doc! { "$set": { "applied": 1 } },
+            doc! { "$set": { "applied.0": 1 } },
+            doc! { "$rename": { "applied": "a" } },
+            doc! { "$rename": { "a": "applied" } },
+            doc! { "$rename": { "a": "applied.b" } },
+            doc! { "a": 1 },
+        ];
+        for update in refused {
+            assert!(merged(&update, &ours).is_err(), "{update}");
+            assert!(ensure_free(&update, "applied").is_err(), "{update}");
+        }
+        for update in [doc! { "$set": { "a": "applied" } }, doc! { "$rename": { "a": "b" } }] {
+            assert!(merged(&update, &ours).is_ok() && ensure_free(&update, "applied").is_ok(), "{update}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use super::plan::Participant;
 use super::state::{Event, State};
 use crate::Result;
 use crate::steps::Request;
-use crate::update::merged;
+use crate::update::{ensure_free, merged};
 use crate::value::{equal, lapsed};
 
 /// Moves a transaction from initial to pending, if it is not claimed.
@@ -97,6 +97,7 @@ pub(super) fn apply(fields: &Fields, id: &Bson, participant: &Participant) -> Re
     if !participant.guard.is_empty() {
         filter.insert("$and", vec![participant.guard.clone()]);
     }
+    ensure_free(&participant.apply, &fields.finished)?;
     Ok(Request { filter, update: merged(&participant.apply, &doc! { "$push": { &fields.pending: id.clone() } })? })
 }
 
@@ -118,7 +119,8 @@ pub(super) fn undo(fields: &Fields, id: &Bson, participant: &Participant, finish
 
 fn leave(fields: &Fields, id: &Bson, participant: &Participant, update: &Document, max: u32) -> Result<Request> {
     let last = doc! { "$each": [id.clone()], "$slice": -i64::from(max) };
-    let ours = doc! { "$pull": { &fields.pending: equal(id) }, "$push": { &fields.finished: last } };
+    // `$pull` would take an id that is a document for a condition, and remove the ids of other transactions, too.
+    let ours = doc! { "$pullAll": { &fields.pending: [id.clone()] }, "$push": { &fields.finished: last } };
     let filter = doc! { "_id": equal(&participant.id), &fields.pending: equal(id) };
     Ok(Request { filter, update: if update.is_empty() { ours } else { merged(update, &ours)? } })
 }

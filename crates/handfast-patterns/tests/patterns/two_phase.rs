@@ -119,6 +119,22 @@ async fn the_seeds_transfer_document_by_document() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_transaction_removes_no_mark_of_another() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    // Its id has all fields of the id of the one that ends, and one more.
+    let other = rawdoc! { "order": 7, "line": 2 };
+    let mark = rawdoc! { "$set": { "pendingTransactions": [other.clone()] } };
+    world.store.update_one(&world.namespace("accounts"), rawdoc! { "_id": "A" }, mark).await.unwrap();
+    let transfers = open(&world, "App1").await.unwrap();
+    transfers.begin(doc! { "order": 7 }, Transfer::new("A", "B", 100)).await.unwrap();
+    assert_eq!(transfers.run(doc! { "order": 7 }).await.unwrap(), TwoPhaseOutcome::Done);
+    let account = all(&world, "accounts").await.remove(0);
+    let left = account.get_array("pendingTransactions").unwrap();
+    assert_eq!(*left, [Bson::Document(doc! { "order": 7, "line": 2 })]);
+}
+
+#[tokio::test]
 async fn the_seeds_rollback_document_by_document() {
     let lines = walk_through(async |world| {
         let transfers = open(world, "App1").await?;

@@ -22,6 +22,13 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let application = required_text(&mut arguments, "application")?;
     arguments.finish()?;
     let two_phase = of_application(call, application, ABANDONED_AFTER).await?;
+    // A rollback beside the steps of another application could leave updates behind.
+    if let Some(record) = two_phase.show(id.clone()).await?
+        && record.state == State::Pending
+        && record.application.as_deref().is_some_and(|carrier| carrier != application)
+    {
+        return Err(taken_over(&id, record.application)?);
+    }
     match two_phase.cancel(id.clone(), reason).await? {
         Cancel::Canceled => answer(&id, State::Canceled),
         Cancel::TooLate => {

@@ -312,6 +312,17 @@ async fn wrong_arguments_are_refused_by_name() {
     }
 }
 
+#[tokio::test]
+async fn a_transaction_is_not_rolled_back_beside_the_application_that_carries_it_out() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    assert_eq!(client.run("d", begin(1, 1)).await.double("ok"), 1.0);
+    let claimed = rawdoc! { "$set": { "state": "pending", "application": "Other", "lastModified": bson::DateTime::from_millis(0) } };
+    let claim = rawdoc! { "update": "transactions", "updates": [{ "q": { "_id": 1 }, "u": claimed }] };
+    assert_eq!(client.run("d", claim).await.int("n"), 1);
+    check_refused(&mut client, cancel(1), 117, "another application carries out transaction 1").await;
+}
+
 /// A user who may write to one database may also write the settings there.
 #[tokio::test]
 async fn settings_lead_to_no_collection_that_the_client_may_not_use() {
