@@ -32,7 +32,7 @@ pub enum ProblemKind {
     Forbidden,
     /// The path is none of the service's.
     NotFound,
-    /// What the request names does not exist.
+    /// The entry, hold, document or transaction of the request does not exist.
     Missing,
     /// The path has no such method.
     MethodNotAllowed,
@@ -158,7 +158,7 @@ pub(crate) enum Outcome {
     Unknown,
 }
 
-/// What the headers of problems say.
+/// The values of the headers of problems.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProblemHeaders {
     /// The time after which a client should try again.

@@ -9,22 +9,10 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Invalid`] for a replacement, for a pipeline, and for an update of a field that the pattern writes.
 pub(crate) fn merged(update: &Document, ours: &Document) -> Result<Document> {
-    if update.is_empty() || update.keys().any(|name| !name.starts_with('$')) {
-        return Err(Error::invalid("the update must consist of update operators, such as {$inc: {counter: 1}}"));
-    }
-    let our_paths: Vec<_> = ours.values().filter_map(Bson::as_document).flat_map(Document::keys).collect();
+    let our_paths: Vec<_> =
+        ours.values().filter_map(Bson::as_document).flat_map(Document::keys).map(String::as_str).collect();
+    ensure_untouched(update, &our_paths)?;
     let mut merged = update.clone();
-    for (operator, fields) in update {
-        let Bson::Document(fields) = fields else {
-            return Err(Error::invalid(format!("{operator} must be followed by a document of fields")));
-        };
-        // The other field of a `$rename` is its value.
-        let targets = fields.values().filter_map(Bson::as_str).filter(|_| operator == "$rename");
-        let mut paths = fields.keys().map(String::as_str).chain(targets);
-        if let Some(path) = paths.find(|path| our_paths.iter().any(|ours| is_within(path, ours))) {
-            return Err(Error::invalid(format!("the update must not touch {path}, which is kept by the pattern")));
-        }
-    }
     for (operator, fields) in ours {
         let mut all = update.get_document(operator).cloned().unwrap_or_default();
         all.extend(fields.as_document().cloned().unwrap_or_default());
@@ -33,12 +21,26 @@ pub(crate) fn merged(update: &Document, ours: &Document) -> Result<Document> {
     Ok(merged)
 }
 
-/// Refuses an update of a field that the pattern keeps and that its own update of this document does not change.
+/// Refuses an update of fields that the pattern keeps, and what is no update by operators.
 ///
 /// # Errors
 /// [`Error::Invalid`].
-pub(crate) fn ensure_free(update: &Document, kept: &str) -> Result<()> {
-    merged(update, &bson::doc! { "$set": { kept: true } }).map(|_| ())
+pub(crate) fn ensure_untouched(update: &Document, kept: &[&str]) -> Result<()> {
+    if update.is_empty() || update.keys().any(|name| !name.starts_with('$')) {
+        return Err(Error::invalid("the update must consist of update operators, such as {$inc: {counter: 1}}"));
+    }
+    for (operator, fields) in update {
+        let Bson::Document(fields) = fields else {
+            return Err(Error::invalid(format!("{operator} must be followed by a document of fields")));
+        };
+        // The other field of a `$rename` is its value.
+        let targets = fields.values().filter_map(Bson::as_str).filter(|_| operator == "$rename");
+        let mut paths = fields.keys().map(String::as_str).chain(targets);
+        if let Some(path) = paths.find(|path| kept.iter().any(|kept| is_within(path, kept))) {
+            return Err(Error::invalid(format!("the update must not touch {path}, which is kept by the pattern")));
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether two paths are equal, or one of them leads through the other.
@@ -53,7 +55,7 @@ pub(crate) fn is_within(path: &str, ours: &str) -> bool {
 mod tests {
     use bson::{Document, doc};
 
-    use super::{ensure_free, merged};
+    use super::{ensure_untouched, merged};
 
     #[test]
     fn an_update_of_a_field_of_the_pattern_is_refused() {
@@ -68,10 +70,10 @@ mod tests {
         ];
         for update in refused {
             assert!(merged(&update, &ours).is_err(), "{update}");
-            assert!(ensure_free(&update, "applied").is_err(), "{update}");
+            assert!(ensure_untouched(&update, &["applied"]).is_err(), "{update}");
         }
         for update in [doc! { "$set": { "a": "applied" } }, doc! { "$rename": { "a": "b" } }] {
-            assert!(merged(&update, &ours).is_ok() && ensure_free(&update, "applied").is_ok(), "{update}");
+            assert!(merged(&update, &ours).is_ok() && ensure_untouched(&update, &["applied"]).is_ok(), "{update}");
         }
     }
 }

@@ -1,3 +1,5 @@
+//! The server whose commands the API runs, as the API sees it.
+
 use async_trait::async_trait;
 use bson::{RawDocument, RawDocumentBuf};
 

@@ -103,7 +103,7 @@ impl Default for ApiOptions {
     }
 }
 
-/// What the handlers share.
+/// The state that all handlers use.
 struct Api {
     logins: Arc<Logins>,
     idempotency: Arc<Idempotency>,

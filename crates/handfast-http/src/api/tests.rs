@@ -1,4 +1,4 @@
-//! The API over a server that answers as it is told.
+//! The API over a server whose answers each test gives.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};

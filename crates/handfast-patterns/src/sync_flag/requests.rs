@@ -11,7 +11,7 @@ use super::{MainEvent, MainState, OnDelete, SyncFields};
 use crate::Result;
 use crate::exactly_once::{Change, Token};
 use crate::steps::Request;
-use crate::update::{ensure_free, merged};
+use crate::update::{ensure_untouched, merged};
 use crate::value::{equal, lapsed};
 
 /// An update or a delete of one document.
@@ -29,7 +29,7 @@ pub(super) fn begin(fields: &SyncFields, id: &Bson, token: Token, change: &Chang
     }
     let mut ours = flag(fields);
     ours.insert("$push", doc! { &fields.tokens: { "$each": [token], "$slice": -i64::from(tokens_max) } });
-    ensure_free(&change.update, &fields.deleted)?;
+    ensure_untouched(&change.update, &[&fields.deleted])?;
     Ok(Request { filter, update: merged(&change.update, &ours)? })
 }
 

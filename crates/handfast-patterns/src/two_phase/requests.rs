@@ -9,7 +9,7 @@ use super::plan::Participant;
 use super::state::{Event, State};
 use crate::Result;
 use crate::steps::Request;
-use crate::update::{ensure_free, merged};
+use crate::update::{ensure_untouched, merged};
 use crate::value::{equal, lapsed};
 
 /// Moves a transaction from initial to pending, if it is not claimed.
@@ -97,7 +97,7 @@ pub(super) fn apply(fields: &Fields, id: &Bson, participant: &Participant) -> Re
     if !participant.guard.is_empty() {
         filter.insert("$and", vec![participant.guard.clone()]);
     }
-    ensure_free(&participant.apply, &fields.finished)?;
+    ensure_untouched(&participant.apply, &[&fields.finished])?;
     Ok(Request { filter, update: merged(&participant.apply, &doc! { "$push": { &fields.pending: id.clone() } })? })
 }
 

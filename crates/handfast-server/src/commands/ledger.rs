@@ -28,7 +28,7 @@ use handfast_patterns::Ledger;
 use handfast_patterns::ledger::{HoldState, Refusal, Resolution};
 
 use super::Call;
-use super::pattern_steps::{put_value, with_info};
+use super::pattern_steps::{missing, put_value, with_info};
 use crate::error::{CommandError, CommandResult};
 use crate::patterns;
 use crate::reply::Answer;
@@ -78,12 +78,8 @@ async fn resolved(call: &Call<'_>, hold: &Bson, requested: HoldState, resolution
             let info = doc! { "holdState": state.to_string(), "entry": by.id };
             Err(with_info(Code::IllegalOperation, format!("hold {hold} is {state} already"), info)?)
         }
-        Resolution::Missing => Err(no_hold(hold)),
+        Resolution::Missing => Err(missing("hold", hold)),
     }
-}
-
-fn no_hold(hold: &Bson) -> CommandError {
-    CommandError::new(Code::NoSuchKey, format!("there is no hold {hold}"))
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! `handfastCancelEntry`: cancels an entry, by a mark if it is not committed, and by a reversing entry afterwards.
 
 use bson::Bson;
-use handfast_mql::Code;
 use handfast_patterns::Ledger;
 use handfast_patterns::ledger::Cancel;
 
-use super::super::pattern_steps::{IN_TRANSACTION, command, named, put_value, required_text};
+use super::super::pattern_steps::{IN_TRANSACTION, command, missing, named, put_value, required_text};
 use super::super::{Call, Command};
 use super::{ensure_first, made_before, refused};
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::patterns;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -22,7 +21,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let reason = required_text(&mut arguments, "reason")?;
     arguments.finish()?;
     let _kept = call.shared.patterns.keep_indexes().await;
-    let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(missing(&id)) };
+    let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(missing("entry", &id)) };
     let mut writer = Writer::new();
     writer.put("canceled", true);
     match ledger.cancel(id.clone(), reason).await? {
@@ -32,13 +31,9 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
             put_value(&mut writer, "reversedBy", &by.id)?;
         }
         Cancel::Refused(refusal) => return Err(refused(refusal)?),
-        Cancel::Missing => return Err(missing(&id)),
+        Cancel::Missing => return Err(missing("entry", &id)),
     }
     Ok(writer.into())
-}
-
-fn missing(id: &Bson) -> CommandError {
-    CommandError::new(Code::NoSuchKey, format!("there is no entry {id}"))
 }
 
 /// Fails in a transaction if the entry that it has canceled was canceled before.

@@ -2,9 +2,9 @@
 
 use handfast_patterns::ledger::HoldState;
 
-use super::super::pattern_steps::{IN_TRANSACTION, command, named};
+use super::super::pattern_steps::{IN_TRANSACTION, command, missing, named};
 use super::super::{Call, Command};
-use super::{no_hold, resolved};
+use super::resolved;
 use crate::error::CommandResult;
 use crate::patterns;
 use crate::reply::Answer;
@@ -17,7 +17,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let hold = named(&mut arguments, "hold")?;
     arguments.finish()?;
     let _kept = call.shared.patterns.keep_indexes().await;
-    let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(no_hold(&hold)) };
+    let Some(ledger) = patterns::ledger_with_entries(call).await? else { return Err(missing("hold", &hold)) };
     let resolution = ledger.release(hold.clone()).await?;
     resolved(call, &hold, HoldState::Released, resolution).await
 }
