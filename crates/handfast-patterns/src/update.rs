@@ -1,7 +1,9 @@
 //! Combines the caller's update and the pattern's own into one update of one document.
 
 use bson::{Bson, Document};
+use handfast_mql::{CompileOptions, Filter, Update, UpdateOptions, UpdateSource};
 
+use crate::steps::raw;
 use crate::{Error, Result};
 
 /// Returns the caller's update with ours added, operator by operator.
@@ -41,6 +43,29 @@ pub(crate) fn ensure_untouched(update: &Document, kept: &[&str]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses an update by operators that no document allows: an unknown operator, paths in each other's way, or a change of
+/// `_id`.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub(crate) fn ensure_possible(update: &Document) -> Result<()> {
+    ensure_untouched(update, &["_id"])?;
+    let update = raw(update)?;
+    let options =
+        UpdateOptions { array_filters: &[], compile: CompileOptions::default(), keep_empty_timestamps: false };
+    let compiled = Update::compile(UpdateSource::Document(&update), &options);
+    compiled.map(|_| ()).map_err(|error| Error::invalid(error.message()))
+}
+
+/// Refuses a filter that no document is compared with: an unknown operator, or a search.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub(crate) fn ensure_filter(filter: &Document) -> Result<()> {
+    let compiled = Filter::compile(&raw(filter)?, &CompileOptions::default());
+    compiled.map(|_| ()).map_err(|error| Error::invalid(error.message()))
 }
 
 /// Returns whether two paths are equal, or one of them leads through the other.

@@ -209,7 +209,6 @@ impl TwoPhase {
     }
 
     /// Makes the first phase. Any failure at a participant is a reason to cancel, unless the store cannot be reached.
-    /// to cancel.
     async fn apply_all(&self, record: &Record) -> Result<Applying> {
         if let Some(reason) = &record.reason {
             return Ok(Applying::Refused(reason.clone()));
@@ -261,12 +260,28 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// Undoes the updates in the order of the seed: the last participant first.
+    /// Undoes the updates in the order of the seed, the last participant first, and keeps participants without the
+    /// update from getting it: another process may be about to make it, and does not know yet that the transaction is
+    /// canceled.
     async fn undo_all(&self, record: &Record) -> Result<()> {
+        let (fields, max) = (self.fields(), self.options.finished_max);
         for participant in self.participants(record)?.iter().rev() {
-            let Request { filter, update } =
-                requests::undo(self.fields(), &record.id, participant, self.options.finished_max)?;
-            self.transactions.at(participant.namespace.clone()).update_one(&filter, &update).await?;
+            let documents = self.transactions.at(participant.namespace.clone());
+            let undo = requests::undo(fields, &record.id, participant, max)?;
+            if documents.update_one(&undo.filter, &undo.update).await? {
+                continue;
+            }
+            let refuse = requests::refuse_update(fields, &record.id, participant, max);
+            match documents.update_one(&refuse.filter, &refuse.update).await {
+                Ok(true) => {}
+                // The participant is over with the transaction, or is missing, or got the update just now.
+                Ok(false) => _ = documents.update_one(&undo.filter, &undo.update).await?,
+                // Its list of finished ids is none. If the update still comes, `repair` takes it back.
+                Err(error) if error.class() == ErrorClass::Command => {
+                    tracing::warn!(%error, transaction = %record.id, participant = %participant.id, "a participant cannot be kept from a canceled update");
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! Until step 5 the transaction can be rolled back: pending -> canceling, then the inverse update for each participant
-//! that has the id, then canceling -> canceled. A participant that was never changed stays unchanged.
+//! that has the id, then canceling -> canceled. A participant that was never changed only gets the id as that of a
+//! finished transaction: a process that does not know of the rollback yet then cannot make the update any more.
 //!
 //! **There is no isolation.** Other processes see 900 and 1000 between steps 3 and 4. [`TwoPhase::read`] returns
 //! whether transactions are under way in a document. If you need isolation, use a transaction of the store.
@@ -31,7 +32,8 @@
 //! | a guard does not hold, a participant is missing or its update is refused | the transaction is rolled back, with the reason |
 //! | two processes work on one transaction | states only go forward, and each step is made once; a process that finds another state than it expected reads again |
 //! | a copy of an `apply` arrives after the release | the participant remembers the ids of finished transactions |
-//! | the same after the participant has forgotten the id, or after a rollback that did not change it | the participant has the id of a finished transaction: [`TwoPhase::repair`] finds that and takes the update back |
+//! | the same after the participant has forgotten the id | the participant has the id of a finished transaction: [`TwoPhase::repair`] finds that and takes the update back |
+//! | a process cancels a transaction that another one carries out | the rollback keeps each participant without the update from getting it |
 //! | a participant lacks the update of an applied transaction, or is gone | another program has changed it: a process that takes the transaction over does not finish it, and [`TwoPhase::verify`] names the participant |
 //! | another process has other settings | it is refused: the settings are recorded in the store ([`TwoPhaseOptions::recorded`]) |
 //!
@@ -40,7 +42,8 @@
 //! the work of a process that is about to do it.
 //!
 //! Source: seed 1 (two-phase commit), seed 0 (solution 3). Our additions: the ids of finished transactions, without
-//! which a late copy of step 3 is applied twice; and the recovery of `canceling`.
+//! which a late copy of step 3 is applied twice; the same for participants that a rollback finds unchanged; and the
+//! recovery of `canceling`.
 
 mod drive;
 mod escape;
@@ -52,6 +55,7 @@ mod recovery;
 mod remedy;
 mod requests;
 mod settings;
+mod sharing;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -168,7 +172,7 @@ impl TwoPhase {
     /// # Errors
     /// [`Error::OtherSettings`] if other settings are recorded ([`TwoPhaseOptions::recorded`],
     /// [`TwoPhase::change_settings`]). [`Error::Invalid`] for options without a name of the application, or with a
-    /// `finished_max` of 0.
+    /// `finished_max` of 0, and if other transactions change documents of the same collections.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
@@ -245,6 +249,7 @@ impl TwoPhase {
     pub async fn begin(&self, id: impl Into<Bson>, plan: impl Into<Plan>) -> Result<()> {
         let (id, plan) = (id.into(), plan.into());
         self.checked(&id, &plan)?;
+        plan.check_operators()?;
         let mut document = doc! { "_id": id.clone() };
         document.extend(plan.to_document(self.fields())?);
         document.insert(&self.fields().state, State::Initial.name());
@@ -315,6 +320,7 @@ impl TwoPhase {
         }
         let (new_id, plan) = (new_id.into(), record.plan()?.clone().reversed()?);
         self.checked(&new_id, &plan)?;
+        plan.check_operators()?;
         let takes_back = |other: &Record| other.plan.as_ref() == Ok(&plan);
         if self.show(new_id.clone()).await?.is_some_and(|there| !takes_back(&there)) {
             return Err(Error::invalid(format!("another transaction has the id {new_id}")));

@@ -5,6 +5,7 @@ use handfast_store::Namespace;
 
 use super::escape::{escaped, unescaped};
 use super::options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
+use crate::update::{ensure_filter, ensure_possible};
 use crate::value::key_of;
 use crate::{Error, Result};
 
@@ -125,6 +126,26 @@ impl Plan {
             return Err(Error::invalid("a document takes part in a transaction once"));
         }
         Ok(participants)
+    }
+
+    /// Checks that each part of a new plan is one that a store can carry out on some document.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an unknown operator, a guard that is no filter of single documents, and a change of `_id`.
+    pub(super) fn check_operators(&self) -> Result<()> {
+        let Plan::General(participants) = self else { return Ok(()) };
+        for Participant { namespace, id, apply, inverse, finish, guard } in participants {
+            let wrong = |part: &str, error: Error| {
+                Error::invalid(format!("the {part} of participant {id} in {namespace} cannot be carried out: {error}"))
+            };
+            for (part, update) in [("apply", apply), ("inverse", inverse), ("finish", finish)] {
+                if !update.is_empty() {
+                    ensure_possible(update).map_err(|error| wrong(part, error))?;
+                }
+            }
+            ensure_filter(guard).map_err(|error| wrong("guard", error))?;
+        }
+        Ok(())
     }
 
     /// Returns the plan of a transaction that takes this one back.

@@ -117,10 +117,24 @@ pub(super) fn undo(fields: &Fields, id: &Bson, participant: &Participant, finish
     leave(fields, id, participant, &participant.inverse, finished_max)
 }
 
+/// Adds the id to the finished ones of a participant that does not have the update, which then does not match any more.
+pub(super) fn refuse_update(fields: &Fields, id: &Bson, participant: &Participant, finished_max: u32) -> Request {
+    let filter = doc! {
+        "_id": equal(&participant.id),
+        &fields.pending: { "$ne": id.clone() },
+        &fields.finished: { "$ne": id.clone() },
+    };
+    Request { filter, update: doc! { "$push": { &fields.finished: last_finished(id, finished_max) } } }
+}
+
+fn last_finished(id: &Bson, max: u32) -> Document {
+    doc! { "$each": [id.clone()], "$slice": -i64::from(max) }
+}
+
 fn leave(fields: &Fields, id: &Bson, participant: &Participant, update: &Document, max: u32) -> Result<Request> {
-    let last = doc! { "$each": [id.clone()], "$slice": -i64::from(max) };
     // `$pull` would take an id that is a document for a condition, and remove the ids of other transactions, too.
-    let ours = doc! { "$pullAll": { &fields.pending: [id.clone()] }, "$push": { &fields.finished: last } };
+    let ours =
+        doc! { "$pullAll": { &fields.pending: [id.clone()] }, "$push": { &fields.finished: last_finished(id, max) } };
     let filter = doc! { "_id": equal(&participant.id), &fields.pending: equal(id) };
     Ok(Request { filter, update: if update.is_empty() { ours } else { merged(update, &ours)? } })
 }

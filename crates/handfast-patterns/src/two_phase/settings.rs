@@ -13,12 +13,14 @@
 //! the transaction is carried out by that revision to its end. So a process that opened the pattern before a change of
 //! the settings does no harm: other processes finish the transactions that it claims afterwards by its settings.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bson::{Bson, Document, doc};
 use handfast_store::{DocumentStore, Namespace};
 
 use super::options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
+use super::sharing;
 use super::{Record, State, TwoPhase};
 use crate::settings::{Recorded, SettingsRecord, read_namespace, written_namespace};
 use crate::steps::Steps;
@@ -100,7 +102,10 @@ impl TwoPhase {
         options.check()?;
         let steps = Steps::new(store, transactions);
         let (record, new) = (record(&steps)?, written(options, steps.namespace()));
-        let Some(recorded) = record.read().await? else { return record.open(&new).await.map(|_| ()) };
+        let Some(recorded) = record.read().await? else {
+            sharing::claim(&steps, &collections(options)).await?;
+            return record.open(&new).await.map(|_| ());
+        };
         let old = read(&recorded.settings, steps.namespace(), options)?;
         let lasting = |options: &TwoPhaseOptions| {
             let Accounts { namespace, balance, .. } = options.accounts.clone();
@@ -121,17 +126,22 @@ impl TwoPhase {
                 steps.namespace()
             )));
         }
-        record.change(&recorded, &new).await.map(|_| ())
+        sharing::claim(&steps, &added(&old, options)).await?;
+        record.change(&recorded, &new).await?;
+        sharing::release(&steps, &added(options, &old)).await
     }
 
     /// Compares the settings with the record, and records them if `to_record` is true and nothing is recorded.
     pub(super) async fn revisions(steps: &Steps, options: TwoPhaseOptions, to_record: bool) -> Result<Revisions> {
         let (record, ours) = (record(steps)?, written(&options, steps.namespace()));
         let mut recorded = record.compare(&ours).await?;
-        if to_record && recorded.is_none() {
+        if to_record && recorded.is_some() {
+            sharing::claim_if_free(steps, &collections(&options)).await?;
+        } else if to_record {
             let Accounts { namespace, balance, .. } = &options.accounts;
             let default = Accounts::new(namespace.clone()).balance;
             steps.at(namespace.clone()).check_given_name(&default, balance, &doc! { "$exists": true }).await?;
+            sharing::claim(steps, &collections(&options)).await?;
             recorded = Some(record.open(&ours).await?);
         }
         Revisions::new(recorded.as_ref(), steps.namespace(), options)
@@ -149,6 +159,17 @@ impl TwoPhase {
             ))),
         }
     }
+}
+
+/// Returns the collections with participants by these settings.
+fn collections(options: &TwoPhaseOptions) -> BTreeSet<&Namespace> {
+    options.participants.iter().chain([&options.accounts.namespace]).collect()
+}
+
+/// Returns the collections that have participants by the second settings, and not by the first ones.
+fn added<'a>(old: &TwoPhaseOptions, new: &'a TwoPhaseOptions) -> BTreeSet<&'a Namespace> {
+    let old = collections(old);
+    collections(new).into_iter().filter(|namespace| !old.contains(namespace)).collect()
 }
 
 fn record(transactions: &Steps) -> Result<SettingsRecord> {

@@ -195,19 +195,18 @@ async fn a_transfer_that_the_shell_wrote_is_carried_out() {
 /// From each state that a process can die in, the recovery of another process continues, and not before the threshold.
 #[tokio::test]
 async fn a_recovery_continues_from_each_state_of_the_seed() {
-    for (number, left) in [(6, State::Pending), (10, State::Applied)] {
+    let cases = [
+        (first(Operation::Update, "accounts"), State::Pending),
+        (first(Operation::Update, "transactions"), State::Applied),
+    ];
+    for (last, left) in cases {
         let world = World::in_memory();
         accounts(&world).await;
         let healthy = open(&world, "App1").await.unwrap();
         healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
-        let dying = open(&world.on(dying), "App1").await.unwrap();
-        // Opening takes operations 0 to 5: it reads the settings, and creates indexes in four collections.
+        let dying = open(&world.on(world.fault_at(last, Fault::CrashAfter)), "App1").await.unwrap();
         let _ = dying.run(1).await.expect_err("killed");
-        let before = healthy.show(1).await.unwrap().unwrap();
-        if before.state != left {
-            panic!("left {} instead of {left} at operation {number}", before.state);
-        }
+        assert_eq!(healthy.show(1).await.unwrap().unwrap().state, left);
         let other = open(&world, "App2").await.unwrap();
         world.clock.advance(Duration::from_secs(29 * 60));
         assert_eq!(other.recover(10).await.unwrap(), Round::default(), "it may be under way");
@@ -285,7 +284,15 @@ async fn invalid_plans_are_refused_before_they_are_written() {
     let world = World::in_memory();
     let two_phase = open(&world, "App1").await.unwrap();
     let stock = |id: Bson| Participant::increment(world.namespace("stock"), id, "n", 1);
-    let plans: [Plan; 8] = [
+    let with = |apply: Document, inverse: Document| Participant::new(world.namespace("stock"), 1, apply, inverse);
+    let (up, down) = (doc! { "$inc": { "n": 1 } }, doc! { "$inc": { "n": -1 } });
+    let plans: [Plan; 14] = [
+        vec![with(doc! { "$increment": { "n": 1 } }, down.clone())].into(),
+        vec![with(up.clone(), doc! { "$set": { "n": 0, "n.m": 0 } })].into(),
+        vec![with(up.clone(), doc! { "$set": { "_id": 2 } })].into(),
+        vec![with(up.clone(), down.clone()).finished_by(doc! { "$push": { "n": { "$each": 1 } } })].into(),
+        vec![with(up.clone(), down.clone()).guarded(doc! { "n": { "$above": 1 } })].into(),
+        vec![with(up, down).guarded(doc! { "$text": { "$search": "lamp" } })].into(),
         Transfer::new("A", "A", 1).into(),
         Transfer::new("A", "B", 0).into(),
         Transfer::new("A", "B", -1).into(),
@@ -353,6 +360,48 @@ async fn a_transaction_that_came_back_is_not_purged() {
     slow.release();
     assert_eq!(purged.await.unwrap().unwrap().done, 0);
     assert_eq!(transfers.run(1).await.unwrap(), TwoPhaseOutcome::Done);
+}
+
+/// A process carries a transaction out while another one cancels it: an update that the first one is about to make is
+/// not made any more, at the first participant and at the second one.
+#[tokio::test]
+async fn a_canceled_transaction_gets_no_update_from_the_process_that_carries_it_out() {
+    for (place, update) in
+        [first(Operation::Update, "accounts"), second(Operation::Update, "accounts")].into_iter().enumerate()
+    {
+        for fault in [Fault::FreezeBefore, Fault::FreezeAfter] {
+            let world = World::in_memory();
+            accounts(&world).await;
+            let healthy = open(&world, "App1").await.unwrap();
+            healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+            let slow = world.fault_at(update.clone(), fault);
+            let running = open(&world.on(slow.clone()), "App2").await.unwrap();
+            let running = tokio::spawn(async move { running.run(1).await });
+            wait_until_frozen(&slow, &running).await;
+            assert_eq!(healthy.cancel(1, "no").await.unwrap(), Cancel::Canceled);
+            slow.release();
+            let canceled = TwoPhaseOutcome::Canceled { reason: "no".to_owned() };
+            assert_eq!(running.await.unwrap().unwrap(), canceled, "{place} {fault:?}");
+            assert_eq!(shown(&world).await, "canceled App1 | A 1000 [] | B 1000 []", "{place} {fault:?}");
+            for account in all(&world, "accounts").await {
+                assert_eq!(account.get_array("finishedTransactions").unwrap(), &[Bson::Int32(1)], "{place} {fault:?}");
+            }
+        }
+    }
+}
+
+/// The list of finished ids is none, so that the participant cannot be kept from the update. The rollback ends all the
+/// same.
+#[tokio::test]
+async fn a_participant_with_a_damaged_list_does_not_stop_a_rollback() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let damage = rawdoc! { "$set": { "finishedTransactions": 7 } };
+    world.store.update_one(&world.namespace("accounts"), rawdoc! { "_id": "B" }, damage).await.unwrap();
+    let transfers = open(&world, "App1").await.unwrap();
+    transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+    assert_eq!(transfers.cancel(1, "no").await.unwrap(), Cancel::Canceled);
+    assert_eq!(shown(&world).await, "canceled App1 | A 1000 [] | B 1000 []");
 }
 
 #[tokio::test(start_paused = true)]

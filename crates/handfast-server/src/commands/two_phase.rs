@@ -57,5 +57,18 @@ fn taken_over(id: &Bson, by: Option<String>) -> CommandResult<CommandError> {
     with_info(Code::ConflictingOperationInProgress, text, doc! { "application": by })
 }
 
+/// Adds to the error of a step the state in which the transaction is left. Once an application has claimed it, updates
+/// may have been made, whatever the last step says of itself.
+async fn left(two_phase: &TwoPhase, id: &Bson, error: handfast_patterns::Error) -> CommandResult<CommandError> {
+    let error = CommandError::from(error);
+    let state = match two_phase.show(id.clone()).await {
+        Ok(Some(record)) if record.state != State::Initial => record.state,
+        Ok(_) => return Ok(error),
+        Err(_) => return Ok(error.maybe_applied()),
+    };
+    let details = with_info(error.code, error.message.clone(), doc! { "state": state.name() })?.details;
+    Ok(CommandError { details, ..error.maybe_applied() })
+}
+
 #[cfg(test)]
 mod tests;

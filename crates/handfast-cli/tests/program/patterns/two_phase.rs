@@ -186,7 +186,7 @@ async fn accounts_that_are_not_there_are_told() -> Result<()> {
         assert_one_line(
             &refused,
             1,
-            "--accounts: there is no collection 'acounts' in db; there are accounts, transactions",
+            "--accounts: there is no collection 'acounts' in db; there are accounts, accounts.settings, transactions",
         );
         let refused = output(&ground, &["twophase", "status", "--collection", "accounts"])?;
         assert_one_line(&refused, 1, "db.accounts holds no two-phase transactions");

@@ -8,7 +8,7 @@ use handfast_patterns::two_phase::{PendingFields, Transfer, TwoPhase, TwoPhaseOp
 use handfast_patterns::{Error, Round};
 use handfast_store::decorator::{Fault, Faulty, Operation, Plan as Faults};
 
-use super::{HOUR, accounts, all, number, open_with};
+use super::{HOUR, accounts, all, number, open, open_with, options};
 use crate::crash::World;
 use crate::fault::first;
 
@@ -204,4 +204,40 @@ async fn fields_that_meet_are_refused() {
     assert!(error.to_string().contains("have the field balance, and none has \"saldo\""), "{error}");
     let target = world.namespace("transactions");
     assert!(TwoPhaseOptions::recorded(Arc::clone(&world.store), &target, "App").await.unwrap().is_none());
+}
+
+/// The marks in a participant are ids alone, so two collections of transactions cannot share participants.
+#[tokio::test]
+async fn participants_belong_to_one_collection_of_transactions() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    open(&world, "App1").await.unwrap();
+    let open_others = async |options: TwoPhaseOptions| {
+        TwoPhase::open(Arc::clone(&world.store), world.namespace("refunds"), world.sources.clone(), options).await
+    };
+    let plain = |accounts: &str| TwoPhaseOptions::new("App1", world.namespace(accounts));
+    for options in [
+        plain("accounts"),
+        plain("stock"),
+        TwoPhaseOptions { participants: vec![world.namespace("orders")], ..plain("purses") },
+    ] {
+        let error = open_others(options).await.err().expect("refused");
+        assert!(
+            error.to_string().contains("has participants of the two-phase transactions in transactions"),
+            "{error}"
+        );
+    }
+    let recorded =
+        TwoPhaseOptions::recorded(Arc::clone(&world.store), &world.namespace("refunds"), "App1").await.unwrap();
+    assert!(recorded.is_none(), "a collection that is refused has no settings");
+    // A collection becomes free when the settings do not name it any more.
+    let fewer = TwoPhaseOptions { participants: vec![world.namespace("stock")], ..options(&world, "App1") };
+    let change = async |options: &TwoPhaseOptions| {
+        TwoPhase::change_settings(Arc::clone(&world.store), world.namespace("transactions"), options).await
+    };
+    change(&fewer).await.unwrap();
+    open_others(plain("orders")).await.unwrap();
+    let error = change(&options(&world, "App1")).await.unwrap_err();
+    assert!(error.to_string().contains("has participants of the two-phase transactions in refunds"), "{error}");
+    open_with(&world, fewer).await.unwrap();
 }

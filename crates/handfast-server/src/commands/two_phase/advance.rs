@@ -6,7 +6,7 @@ use handfast_patterns::two_phase::{State, TwoPhaseOutcome};
 
 use super::super::pattern_steps::{command, missing, named, required_text, with_info};
 use super::super::{Call, Command, Properties};
-use super::{ABANDONED_AFTER, answer, of_application, taken_over};
+use super::{ABANDONED_AFTER, answer, left, of_application, taken_over};
 use crate::error::CommandResult;
 use crate::reply::Answer;
 
@@ -21,7 +21,11 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let application = required_text(&mut arguments, "application")?;
     arguments.finish()?;
     let two_phase = of_application(call, application, ABANDONED_AFTER).await?;
-    match two_phase.run(id.clone()).await? {
+    let outcome = match two_phase.run(id.clone()).await {
+        Ok(outcome) => outcome,
+        Err(error) => return Err(left(&two_phase, &id, error).await?),
+    };
+    match outcome {
         TwoPhaseOutcome::Done => answer(&id, State::Done),
         TwoPhaseOutcome::Canceled { reason } => {
             let text = format!("transaction {id} is canceled: {reason}");

@@ -6,7 +6,7 @@ use handfast_patterns::two_phase::{Cancel, State};
 
 use super::super::pattern_steps::{command, missing, named, required_text, with_info};
 use super::super::{Call, Command, Properties};
-use super::{ABANDONED_AFTER, answer, of_application, taken_over};
+use super::{ABANDONED_AFTER, answer, left, of_application, taken_over};
 use crate::error::CommandResult;
 use crate::reply::Answer;
 
@@ -22,14 +22,11 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let application = required_text(&mut arguments, "application")?;
     arguments.finish()?;
     let two_phase = of_application(call, application, ABANDONED_AFTER).await?;
-    // A rollback beside the steps of another application could leave updates behind.
-    if let Some(record) = two_phase.show(id.clone()).await?
-        && record.state == State::Pending
-        && record.application.as_deref().is_some_and(|carrier| carrier != application)
-    {
-        return Err(taken_over(&id, record.application)?);
-    }
-    match two_phase.cancel(id.clone(), reason).await? {
+    let outcome = match two_phase.cancel(id.clone(), reason).await {
+        Ok(outcome) => outcome,
+        Err(error) => return Err(left(&two_phase, &id, error).await?),
+    };
+    match outcome {
         Cancel::Canceled => answer(&id, State::Canceled),
         Cancel::TooLate => {
             let text =

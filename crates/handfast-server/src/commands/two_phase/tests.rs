@@ -312,15 +312,44 @@ async fn wrong_arguments_are_refused_by_name() {
     }
 }
 
+/// The application that carries it out makes no further update, as each participant is kept from it.
 #[tokio::test]
-async fn a_transaction_is_not_rolled_back_beside_the_application_that_carries_it_out() {
-    let mut server = TestServer::transactional();
-    let mut client = server.connect();
-    assert_eq!(client.run("d", begin(1, 1)).await.double("ok"), 1.0);
-    let claimed = rawdoc! { "$set": { "state": "pending", "application": "Other", "lastModified": bson::DateTime::from_millis(0) } };
-    let claim = rawdoc! { "update": "transactions", "updates": [{ "q": { "_id": 1 }, "u": claimed }] };
-    assert_eq!(client.run("d", claim).await.int("n"), 1);
-    check_refused(&mut client, cancel(1), 117, "another application carries out transaction 1").await;
+async fn a_transaction_is_canceled_beside_the_application_that_carries_it_out() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        open_accounts(&mut client).await;
+        leave_half_done(&server, &mut client).await;
+        let by_another = rawdoc! {
+            "handfastCancelTwoPhase": "transactions", "transaction": { "_id": 1 }, "reason": "a test", "application": "App2",
+        };
+        check(&mut client, by_another, at(1, "canceled")).await;
+        assert_eq!(balances(&mut client).await, [1000, 1000]);
+        let open_to_it = rawdoc! { "find": "accounts", "filter": { "finishedTransactions": { "$ne": 1 } } };
+        assert!(batch(&client.run("d", open_to_it).await).is_empty());
+    }
+}
+
+/// The updates were made, and a release fails: the error says so.
+#[tokio::test]
+async fn an_error_after_the_updates_names_the_state() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        open_accounts(&mut client).await;
+        let declared = rawdoc! { "handfastOpenTwoPhase": "transactions", "participants": ["orders"] };
+        check(&mut client, declared, rawdoc! {}).await;
+        let made = rawdoc! { "insert": "orders", "documents": [{ "_id": 1, "count": "none" }] };
+        assert_eq!(client.run("d", made).await.int("n"), 1);
+        let order = rawdoc! { "collection": "orders", "_id": 1, "apply": { "$set": { "paid": true } }, "inverse": { "$unset": { "paid": "" } },
+        "finish": { "$inc": { "count": 1 } } };
+        let begin =
+            rawdoc! { "handfastBeginTwoPhase": "transactions", "transaction": { "_id": 7, "participants": [order] } };
+        check(&mut client, begin, at(7, "initial")).await;
+        for _ in 0..2 {
+            let reply = client.run("d", advance(7, "App1")).await;
+            assert_eq!((reply.int("code"), info(&reply)), (14, rawdoc! { "state": "applied" }), "{reply:?}");
+            assert_eq!(labels(&reply), ["OutcomeUnknown"], "{reply:?}");
+        }
+    }
 }
 
 /// A user who may write to one database may also write the settings there.
