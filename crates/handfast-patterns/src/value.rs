@@ -179,6 +179,18 @@ pub(crate) fn set_path(document: &mut Document, path: &str, value: Bson) -> Resu
     }
 }
 
+/// Removes the value at a path through documents.
+pub(crate) fn remove_path(document: &mut Document, path: &str) {
+    match path.split_once('.') {
+        None => _ = document.remove(path),
+        Some((first, rest)) => {
+            if let Some(Bson::Document(inner)) = document.get_mut(first) {
+                remove_path(inner, rest);
+            }
+        }
+    }
+}
+
 /// Returns whether two values have the same bytes: 1 and 1.0 do not, a NaN and itself do.
 pub(crate) fn identical(one: Option<&Bson>, other: Option<&Bson>) -> bool {
     let bytes = |value: Option<&Bson>| value.map(|value| raw(&doc! { "": value.clone() }).ok());

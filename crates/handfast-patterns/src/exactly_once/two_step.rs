@@ -1,5 +1,6 @@
 //! The two-step form of seed 4: one update adds a token to `pending`; a second one removes it and makes the change.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::{Change, Memory, Token, UpdateOutcome};
 use crate::metrics::{self, Event, Span};
 use crate::steps::{Steps, is_duplicate_of, raw};
 use crate::update::merged;
-use crate::value::equal;
+use crate::value::{equal, key_of};
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// Attempts at step 1 when other processes insert the document meanwhile.
@@ -170,46 +171,71 @@ impl TwoStep {
 
     /// Makes the changes of tokens (at most `batch`) that are older than `age` and still pending. It may run at any
     /// time and beside any other request, as its update is that of step 2. The age keeps it from doing the work of
-    /// callers that are about to make step 2.
+    /// callers that are about to make step 2. A token that fails is passed over, so that it keeps no others waiting.
     ///
     /// # Errors
     /// [`Error::Store`] if the search for tokens fails, [`Error::Damaged`] for a list that holds other values. A failure at a single token
     /// is logged and counted.
     pub async fn clean_up(&self, age: Duration, batch: u32) -> Result<Round> {
-        let left = self.left(age, batch).await?;
-        let mut round = Round { more: left.len() as u64 >= u64::from(batch), ..Round::default() };
-        for (id, token) in left {
-            let span = tracing::info_span!("exactly_once.clean_up", %id, token = %token.0);
-            match self.apply_pending(token, &id).instrument(span.clone()).await {
-                Ok(outcome) => {
-                    metrics::count(
-                        Event::TokenSettled,
-                        self.steps.namespace(),
-                        u64::from(outcome == UpdateOutcome::Applied),
-                    );
-                    round.done += 1;
+        let mut round = Round::default();
+        // The tokens that were tried, without those before the first one of the next page.
+        let mut tried = BTreeSet::new();
+        let mut from = Token(ObjectId::from_bytes([0; 12]));
+        loop {
+            let passed = u32::try_from(tried.len()).unwrap_or(u32::MAX);
+            let left = self.left(from, age, batch.saturating_add(passed)).await?;
+            let Some((_, last)) = left.last() else { return Ok(round) };
+            from = *last;
+            let mut next = BTreeSet::new();
+            let mut is_new = false;
+            for (id, token) in left {
+                let key = (token.0, key_of(&id)?);
+                if token == from {
+                    next.insert(key.clone());
                 }
-                Err(error) => {
-                    let _in_span = span.enter();
-                    tracing::warn!(%error, "a left-over token could not be finished, it is tried again later");
-                    round.failed += 1;
+                if tried.contains(&key) {
+                    continue;
+                }
+                is_new = true;
+                self.finish_left(token, &id, &mut round).await;
+                if round.done >= u64::from(batch) {
+                    return Ok(Round { more: true, ..round });
                 }
             }
+            if !is_new {
+                return Ok(round);
+            }
+            tried = next;
         }
-        Ok(round)
     }
 
-    /// Returns pending tokens with their documents, the oldest first.
-    async fn left(&self, age: Duration, batch: u32) -> Result<Vec<(Bson, Token)>> {
+    async fn finish_left(&self, token: Token, id: &Bson, round: &mut Round) {
+        let span = tracing::info_span!("exactly_once.clean_up", %id, token = %token.0);
+        match self.apply_pending(token, id).instrument(span.clone()).await {
+            Ok(outcome) => {
+                let applied = u64::from(outcome == UpdateOutcome::Applied);
+                metrics::count(Event::TokenSettled, self.steps.namespace(), applied);
+                round.done += 1;
+            }
+            Err(error) => {
+                let _in_span = span.enter();
+                tracing::warn!(%error, "a left-over token could not be finished, it is tried again later");
+                round.failed += 1;
+            }
+        }
+    }
+
+    /// Returns pending tokens from this one on with their documents, the oldest first.
+    async fn left(&self, from: Token, age: Duration, limit: u32) -> Result<Vec<(Bson, Token)>> {
         let field = &self.options.pending_field;
-        let before = doc! { "$lt": first_id_of(self.sources.clock.now(), age) };
+        let old = doc! { "$gte": from, "$lt": first_id_of(self.sources.clock.now(), age) };
         let pipeline = [
-            doc! { "$match": { field: before.clone() } },
+            doc! { "$match": { field: old.clone() } },
             doc! { "$project": { "token": format!("${field}") } },
             doc! { "$unwind": "$token" },
-            doc! { "$match": { "token": before } },
+            doc! { "$match": { "token": old } },
             doc! { "$sort": { "token": 1 } },
-            doc! { "$limit": i64::from(batch) },
+            doc! { "$limit": i64::from(limit) },
         ];
         let tokens = self.steps.aggregate(&pipeline).await?;
         let read = |mut document: Document| match (document.remove("_id"), document.get_object_id("token")) {

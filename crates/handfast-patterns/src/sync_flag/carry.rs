@@ -3,7 +3,7 @@
 use bson::Bson;
 
 use super::requests::{self, Step};
-use super::{Main, MainState, SyncFlag, SyncOutcome};
+use super::{Main, MainState, SyncFlag, SyncOutcome, ensure_key};
 use crate::Result;
 use crate::metrics::{self, Event, Span};
 use crate::steps::{Request, Steps};
@@ -42,6 +42,7 @@ impl SyncFlag {
     /// Brings every copy to this version, and then removes the flag unless a newer change has set it. Returns whether
     /// this call removed it.
     pub(super) async fn carry(&self, main: &Main) -> Result<bool> {
+        ensure_key(&main.id)?;
         let clock = &*self.sources.clock;
         let begun = clock.elapsed();
         match main.state {
@@ -80,6 +81,7 @@ impl SyncFlag {
 
     /// Sets the flag of a main document that has never been changed, so that its copies get their first version.
     pub(super) async fn begin_first(&self, id: &Bson) -> Result<Option<Main>> {
+        ensure_key(id)?;
         let Request { filter, update } = requests::begin_first(self.fields(), id);
         self.mains.update_one(&filter, &update).await?;
         self.main(id).await

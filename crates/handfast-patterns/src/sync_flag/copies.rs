@@ -8,7 +8,8 @@ use super::record::Copy;
 use super::requests;
 use super::{Link, Main, RACES_MAX, SyncFlag};
 use crate::metrics::Event;
-use crate::value::{at_path, equal, set_path};
+use crate::steps::{Added, Steps};
+use crate::value::{at_path, equal, remove_path, same_id, set_path};
 use crate::{Error, Result};
 
 /// The result of [`SyncFlag::insert_copy`].
@@ -69,7 +70,8 @@ impl SyncFlag {
     /// none; inserting the same document again does nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a collection without links. A document that exists with this `_id` counts as this one.
+    /// [`Error::Invalid`] for a collection without links, and if a document with this `_id` is there and has other
+    /// values in the given fields, those that are copied apart.
     ///
     /// # Cancellation
     /// The document may have been inserted, with its flag.
@@ -127,10 +129,36 @@ impl SyncFlag {
         let id = document.entry("_id".to_owned()).or_insert_with(|| self.sources.ids.object_id().into()).clone();
         match self.stamp(target, document).await? {
             Stamped::Document(document) => {
-                self.mains.at(target.clone()).insert(&document).await?;
+                let copies = self.mains.at(target.clone());
+                if copies.insert(&document).await? == Added::There {
+                    self.ensure_same(&copies, &document, &id).await?;
+                }
                 Ok(Inserted::Flagged { id })
             }
             Stamped::MainMissing { main } => Ok(Inserted::MainMissing { main }),
+        }
+    }
+
+    /// Checks that the document which is there has the given fields. Those that the links write follow from the main
+    /// documents, which may have changed since it was inserted.
+    async fn ensure_same(&self, copies: &Steps, given: &Document, id: &Bson) -> Result<()> {
+        // It was deleted meanwhile, as after any insert.
+        let Some(there) = copies.find_one(&doc! { "_id": equal(id) }).await? else { return Ok(()) };
+        let links = self.links(copies.namespace())?;
+        let own = |document: &Document| {
+            let mut own = document.clone();
+            for path in links.iter().flat_map(|link| link.paths()) {
+                remove_path(&mut own, path);
+            }
+            own
+        };
+        let (there, given) = (own(&there), own(given));
+        match given.iter().find(|(name, value)| !there.get(*name).is_some_and(|other| same_id(value, other))) {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::invalid(format!(
+                "another document of {} has the _id {id}: its {name} differs, so nothing was inserted",
+                copies.namespace()
+            ))),
         }
     }
 

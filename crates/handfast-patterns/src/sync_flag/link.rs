@@ -8,6 +8,7 @@ use handfast_mql::expression::may_vary;
 use handfast_mql::{CompileOptions, Context, Expression};
 use handfast_store::Namespace;
 
+use crate::fields::is_path;
 use crate::steps::raw;
 use crate::update::is_within;
 use crate::value::at_path;
@@ -212,7 +213,7 @@ impl Link {
     }
 
     /// Returns every path that is written into a copy.
-    fn paths(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn paths(&self) -> impl Iterator<Item = &String> {
         self.copied.iter().map(|(path, _)| path).chain([&self.version, &self.syncing])
     }
 
@@ -225,6 +226,16 @@ impl Link {
             && let Some(path) = values.keys().find(|path| !self.copied.iter().any(|(copied, _)| copied == *path))
         {
             return Err(Error::invalid(format!("{named} is to set {path} on delete, which is no field of a copy")));
+        }
+        let of_main = self.copied.iter().filter_map(|(_, source)| match source {
+            Source::Field(path) => Some(path),
+            Source::Expression(..) | Source::Function(_) => None,
+        });
+        // A copy may have the `_id` of its main document, as its own or among the copied fields.
+        let is_readable = |path: &str| path == "_id" || is_path(path.strip_prefix("_id.").unwrap_or(path));
+        let mut read = of_main.chain([&self.foreign_key]).filter(|path| !is_readable(path));
+        if let Some(path) = read.next().or_else(|| self.paths().find(|path| !is_readable(path))) {
+            return Err(Error::invalid(format!("{named} has the path {path:?}, which no field can have")));
         }
         let taken = |path: &&String| is_within(path, &self.foreign_key) || is_within(path, "_id");
         match self.paths().find(taken) {

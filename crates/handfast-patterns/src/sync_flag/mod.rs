@@ -362,15 +362,16 @@ impl SyncFlag {
         if change.inserts() {
             return Err(Error::invalid("a change does not make a main document: insert it, it has no copies yet"));
         }
+        ensure_key(id)?;
         let Request { filter, update } = requests::begin(self.fields(), id, token, change, self.options.tokens_max)?;
         for _ in 0..RACES_MAX {
             if let Some(document) = self.mains.find_and_update(&filter, &update).await? {
-                return Ok(Beginning::Made(Main::read(&self.mains, document, self.fields())?));
+                return self.read_changed(document).map(Beginning::Made);
             }
             // An attempt whose answer was lost, or an earlier request with this token, has made it.
             let ours = doc! { "_id": equal(id), &self.fields().tokens: token };
             if let Some(document) = self.mains.find_one(&ours).await? {
-                return Ok(Beginning::Made(Main::read(&self.mains, document, self.fields())?));
+                return self.read_changed(document).map(Beginning::Made);
             }
             match self.main(id).await? {
                 Some(main) if main.is_alive() && change.guard().is_none() => {}
@@ -383,12 +384,19 @@ impl SyncFlag {
 
     /// Makes step 1 of a delete; `None` if there is nothing to delete.
     async fn begin_delete(&self, id: &Bson) -> Result<Option<Main>> {
+        ensure_key(id)?;
         let Request { filter, update } = requests::begin_delete(self.fields(), id);
         match self.mains.find_and_update(&filter, &update).await? {
-            Some(document) => Main::read(&self.mains, document, self.fields()).map(Some),
+            Some(document) => self.read_changed(document).map(Some),
             // If the document exists, it was marked before.
             None => Ok(self.main(id).await?.filter(|main| main.state == MainState::Deleting)),
         }
+    }
+
+    /// Reads a main document after its change was made, so that an error does not say that nothing was changed.
+    fn read_changed(&self, document: Document) -> Result<Main> {
+        let read = Main::read(&self.mains, document, self.fields());
+        read.map_err(|error| handfast_store::Error::from(error).in_doubt().into())
     }
 
     async fn main(&self, id: &Bson) -> Result<Option<Main>> {
@@ -408,4 +416,14 @@ impl SyncFlag {
     fn fields(&self) -> &SyncFields {
         &self.options.fields
     }
+}
+
+/// Checks that copies can name a main document by this `_id`.
+fn ensure_key(id: &Bson) -> Result<()> {
+    if record::is_key(id) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the main document cannot have the _id {id}: documents that name no main document have it, too"
+    )))
 }

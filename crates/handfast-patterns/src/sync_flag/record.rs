@@ -73,9 +73,9 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// Returns `None` if the document names no main document.
+    /// Returns `None` if the document names no main document, which a list does not.
     pub(super) fn read(document: Document, link: &Link) -> Option<Self> {
-        let main = at_path(&document, &link.foreign_key).filter(|main| **main != Bson::Null)?.clone();
+        let main = at_path(&document, &link.foreign_key).filter(|main| is_key(main))?.clone();
         Some(Copy {
             id: document.get("_id").cloned().unwrap_or(Bson::Null),
             main,
@@ -86,4 +86,10 @@ impl Copy {
             document,
         })
     }
+}
+
+/// Returns whether a value can be the `_id` by which copies name a main document: not null, which documents without the
+/// field have, too, and not a list.
+pub(super) fn is_key(value: &Bson) -> bool {
+    !matches!(value, Bson::Null | Bson::Array(_))
 }

@@ -75,15 +75,26 @@ pub(super) fn abandoned(flag: &str, now: DateTime, age: Duration) -> [Document; 
     lapsed(now, age).map(|date| doc! { flag: date })
 }
 
+/// Matches the copies of a main document. A list that has its `_id` is not a key, and neither is a value in a list of
+/// documents: the fields of the copy would be those of several main documents.
+fn copies_of(link: &Link, main: &Bson) -> Document {
+    let mut filter = doc! { &link.foreign_key: { "$eq": main.clone(), "$not": { "$type": "array" } } };
+    for (end, _) in link.foreign_key.match_indices('.') {
+        filter.insert(&link.foreign_key[..end], doc! { "$not": { "$type": "array" } });
+    }
+    filter
+}
+
 /// Changes all copies that were made from an older version, or have no version.
 pub(super) fn carry(link: &Link, main: &Main) -> Request {
-    let filter = doc! { &link.foreign_key: equal(&main.id), &link.version: { "$not": { "$gte": main.version } } };
+    let mut filter = copies_of(link, &main.id);
+    filter.insert(&link.version, doc! { "$not": { "$gte": main.version } });
     Request { filter, update: copied(link, link.values(&main.document), main.version) }
 }
 
 /// Changes all copies of a main document that is being deleted.
 pub(super) fn leave(link: &Link, main: &Bson) -> Step {
-    let mut filter = doc! { &link.foreign_key: equal(main) };
+    let mut filter = copies_of(link, main);
     match link.on_delete {
         OnDelete::Remove => Step::Remove(filter),
         OnDelete::Unset | OnDelete::Set(_) | OnDelete::Keep => {

@@ -24,35 +24,53 @@ pub struct Staleness {
 impl SyncFlag {
     /// Carries the changes of main documents and new copies (at most `batch` of each kind) whose flag is older than
     /// [`abandoned_after`](super::SyncFlagOptions::abandoned_after), or further than that in the future because a
-    /// clock was ahead. It may run in any process at any time.
+    /// clock was ahead. It may run in any process at any time. A document that fails is passed over, so that it keeps
+    /// no others waiting.
     ///
     /// # Errors
     /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single document is logged and counted.
     pub async fn sweep(&self, batch: u32) -> Result<Round> {
         let mut round = Round::default();
-        for document in self.left_behind(None, batch, &mut round).await? {
-            let span = tracing::info_span!("sync_flag.sweep", main = %id_of(&document));
-            let swept = self.sweep_main(document).instrument(span.clone()).await;
-            span.in_scope(|| self.count_swept(&mut round, swept));
-        }
-        for link in &self.options.links {
-            for document in self.left_behind(Some(link), batch, &mut round).await? {
-                let id = id_of(&document);
-                let span = tracing::info_span!("sync_flag.sweep", copy = %id, target = %link.target);
-                let swept = self.refresh_copy(link, &id).instrument(span.clone()).await;
-                span.in_scope(|| self.count_swept(&mut round, swept));
-            }
+        for link in [None].into_iter().chain(self.options.links.iter().map(Some)) {
+            round.more |= self.sweep_flags(link, batch, &mut round).await?;
         }
         Ok(round)
     }
 
-    /// Returns documents whose flag was left behind: main documents, or copies of a link.
-    async fn left_behind(&self, link: Option<&Link>, batch: u32, round: &mut Round) -> Result<Vec<Document>> {
+    /// Sweeps main documents, or copies of a link, the oldest flag first; returns whether there may be more than `batch`.
+    async fn sweep_flags(&self, link: Option<&Link>, batch: u32, round: &mut Round) -> Result<bool> {
         let (steps, flag) = self.flags_of(link);
-        let abandoned = requests::abandoned(flag, self.now(), self.options.abandoned_after);
-        let left = steps.find_any(&abandoned, &doc! { flag: 1 }, batch).await?;
-        round.more |= left.len() as u64 >= u64::from(batch);
-        Ok(left)
+        let mut swept = 0;
+        for abandoned in requests::abandoned(flag, self.now(), self.options.abandoned_after) {
+            let mut pages = steps.pages_in_order(&abandoned, &doc! { flag: 1 }, batch).await?;
+            while let Some(found) = pages.next().await? {
+                for document in found {
+                    if swept >= batch {
+                        return Ok(true);
+                    }
+                    swept += u32::from(self.sweep_one(link, document, round).await);
+                }
+            }
+        }
+        Ok(swept >= batch)
+    }
+
+    /// Sweeps a document and counts it; returns whether its flag is removed by this.
+    async fn sweep_one(&self, link: Option<&Link>, document: Document, round: &mut Round) -> bool {
+        let id = id_of(&document);
+        let (span, swept) = match link {
+            None => {
+                let span = tracing::info_span!("sync_flag.sweep", main = %id);
+                (span.clone(), self.sweep_main(document).instrument(span).await)
+            }
+            Some(link) => {
+                let span = tracing::info_span!("sync_flag.sweep", copy = %id, target = %link.target);
+                (span.clone(), self.refresh_copy(link, &id).instrument(span).await)
+            }
+        };
+        let before = round.done;
+        span.in_scope(|| self.count_swept(round, swept));
+        round.done > before
     }
 
     /// Returns the collection and the field of the flags: those of main documents, or of the copies of a link.

@@ -373,6 +373,26 @@ async fn many_clean_ups_at_once_finish_each_token_once() {
     assert_eq!((number(&day), length(&day, "pending")), (50, 0));
 }
 
+/// The oldest tokens belong to documents that cannot be changed; they are more than a batch, and share tokens.
+#[tokio::test]
+async fn tokens_that_cannot_be_finished_keep_no_others_waiting() {
+    let world = World::in_memory();
+    let visits = two_step(&world).await.unwrap();
+    let [shared, other] = [visits.token(), visits.token()];
+    for (id, tokens) in [("a", vec![shared]), ("b", vec![shared, other]), ("c", vec![shared]), ("d", vec![shared])] {
+        let odd = rawdoc! { "_id": id, "n": "many", "pending": bson::RawArrayBuf::from_iter(tokens.iter().map(|token| token.0)) };
+        world.store.insert_one(&world.namespace("days"), odd).await.unwrap();
+    }
+    let left = rawdoc! { "_id": "today", "pending": [shared.0, visits.token().0, visits.token().0] };
+    world.store.insert_one(&world.namespace("days"), left).await.unwrap();
+    world.clock.advance(HOUR);
+    let round = visits.clean_up(HOUR / 2, 2).await.unwrap();
+    assert_eq!((round.done, round.failed, round.more), (2, 5, true));
+    let round = visits.clean_up(HOUR / 2, 2).await.unwrap();
+    assert_eq!((round.done, round.failed, round.more), (1, 5, false));
+    assert_eq!(number(&day(&world).await), 3);
+}
+
 #[tokio::test]
 async fn tokens_are_forgotten_by_age() {
     let world = World::in_memory();

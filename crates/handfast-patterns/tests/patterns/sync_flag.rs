@@ -403,3 +403,55 @@ async fn settings_that_make_no_sense_are_refused() {
     let forgetful = SyncFlagOptions { tokens_max: 0, ..options(&world) };
     assert!(matches!(open(forgetful).await, Some(Error::Invalid { .. })));
 }
+
+#[tokio::test]
+async fn links_by_paths_that_no_field_has_are_refused() {
+    let world = World::in_memory();
+    let comments = || world.namespace("comments");
+    let links = [
+        Link::new(comments(), "").field("name", "userName"),
+        Link::new(comments(), "user").field("name.", "userName"),
+        Link::new(comments(), "user").field("name", "$userName"),
+        Link::new(comments(), "user").field("name", "a..b"),
+        Link::new(comments(), "user.$id").field("name", "userName"),
+        Link::new(comments(), "user").field("name", "userName").with_fields("v\0", "s"),
+    ];
+    for link in links {
+        let (target, options) = (world.namespace("users"), SyncFlagOptions::new([link.clone()]));
+        let opened = SyncFlag::open(Arc::clone(&world.store), target.clone(), world.sources.clone(), options).await;
+        let error = opened.err().expect("refused").to_string();
+        assert!(error.contains("which no field can have"), "{link:?}: {error}");
+        assert!(SyncFlag::declared(Arc::clone(&world.store), &target).await.unwrap().is_none(), "{link:?}");
+    }
+    // A copy may have the `_id` of its main document, and copy the parts of it.
+    let link = Link::new(comments(), "_id").field("_id.country", "country");
+    let options = SyncFlagOptions::new([link]);
+    SyncFlag::open(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options).await.unwrap();
+}
+
+/// The same document is inserted once; another one with its `_id` is an error, and not taken for it.
+#[tokio::test]
+async fn another_document_with_the_id_of_a_copy_is_no_repetition() {
+    let world = World::in_memory();
+    site(&world).await;
+    let (flag, comments) = (open(&world).await.unwrap(), world.namespace("comments"));
+    let comment = doc! { "_id": 9, "user": 1, "userName": "?", "editor": { "id": 2 }, "text": "first", "stars": 1 };
+    let _: Copied = flag.insert_copy(&comments, comment.clone()).await.unwrap();
+    assert!(flag.change(flag.token(), 1, &renamed("Mary")).await.is_ok());
+    // A program adds a field, and sends the insert again.
+    let added = rawdoc! { "$set": { "read": true } };
+    world.store.update_one(&comments, rawdoc! { "_id": 9 }, added).await.unwrap();
+    let again = doc! { "_id": 9_i64, "user": 1, "text": "first", "editor": { "id": 2 }, "stars": 1.0 };
+    assert!(matches!(flag.insert_copy(&comments, again).await, Ok(Copied::Settled { .. })));
+    let before = all(&world, "comments").await;
+    for (other, field) in [
+        (doc! { "_id": 9, "user": 2, "text": "first", "editor": { "id": 2 }, "stars": 1 }, "user"),
+        (doc! { "_id": 9, "user": 1, "text": "second", "editor": { "id": 2 }, "stars": 1 }, "text"),
+        (doc! { "_id": 9, "user": 1, "text": "first", "editor": { "id": 1 }, "stars": 1 }, "editor"),
+        (doc! { "_id": 9, "user": 1, "text": "first", "lines": 1 }, "lines"),
+    ] {
+        let error = flag.insert_copy(&comments, other).await.unwrap_err().to_string();
+        assert!(error.contains("another document of") && error.contains(&format!("its {field} differs")), "{error}");
+    }
+    assert_eq!(all(&world, "comments").await, before);
+}

@@ -110,3 +110,72 @@ async fn flags_from_the_future_are_settled() {
     assert_eq!(flag.staleness().await.unwrap(), Staleness::default());
     in_sync(&world).await.unwrap();
 }
+
+/// Documents that no sweep can complete have the oldest flags, and more of them than a batch has documents.
+#[tokio::test]
+async fn documents_that_cannot_be_swept_keep_no_others_waiting() {
+    let world = World::in_memory();
+    let flag = filled(&world).await;
+    let old = bson::DateTime::from_millis(0);
+    for id in 10..15 {
+        let user = rawdoc! { "_id": id, "name": "Eve", "syncVersion": "odd", "syncing": old };
+        world.store.insert_one(&world.namespace("users"), user).await.unwrap();
+        // It names no main document, so that there is nothing to compare it with.
+        let comment = rawdoc! { "_id": id, "user": null, "userSyncing": old };
+        world.store.insert_one(&world.namespace("comments"), comment).await.unwrap();
+    }
+    let young = bson::DateTime::from_millis(1);
+    change(&world, "users", 2, doc! { "$set": { "name": "Mary", "syncVersion": 2_i64, "syncing": young } }).await;
+    change(&world, "comments", 1, doc! { "$set": { "userName": "Eve", "userSyncing": young } }).await;
+    let round = flag.abandoned_after(std::time::Duration::ZERO).sweep(2).await.unwrap();
+    assert_eq!((round.done, round.failed), (2, 5), "{round:?}");
+    assert_eq!(all_names(&world).await[..3], ["John", "John", "Mary"]);
+}
+
+/// A document whose key is null or a list is no copy of a main document that has this `_id`, or one of those in the list.
+#[tokio::test]
+async fn a_null_and_a_list_are_no_keys() {
+    let world = World::in_memory();
+    site(&world).await;
+    for document in [
+        rawdoc! { "_id": 11, "user": [1, 2] },
+        rawdoc! { "_id": 12, "user": null },
+        rawdoc! { "_id": 13, "editor": [{ "id": 1 }] },
+        rawdoc! { "_id": 14 },
+    ] {
+        for collection in ["comments", "likes"] {
+            world.store.insert_one(&world.namespace(collection), document.clone()).await.unwrap();
+        }
+    }
+    world.store.insert_one(&world.namespace("users"), rawdoc! { "_id": null, "name": "Nobody" }).await.unwrap();
+    let others = async || {
+        let all = [all(&world, "comments").await, all(&world, "likes").await].concat();
+        all.into_iter().filter(|document| document.get_i32("_id").unwrap() > 10).collect::<Vec<_>>()
+    };
+    let before = others().await;
+    let flag = open(&world).await.unwrap();
+    assert_eq!(flag.backfill(10).await.unwrap(), Round { done: 2, failed: 1, more: false });
+    let renamed = |name| handfast_patterns::Change::new(doc! { "$set": { "name": name } });
+    assert!(flag.change(flag.token(), 1, &renamed("Mary")).await.is_ok());
+    let refused = flag.change(flag.token(), Bson::Null, &renamed("All")).await.unwrap_err();
+    assert!(refused.to_string().contains("cannot have the _id null"), "{refused}");
+    assert!(flag.delete(Bson::Null).await.is_err());
+    assert!(flag.delete(1).await.is_ok());
+    flag.repair(10).await.unwrap();
+    assert_eq!(others().await, before);
+    assert_eq!(all(&world, "likes").await.len(), 4, "those of user 1 are deleted with it");
+}
+
+/// The version of a main document cannot be read after the change of it: the error does not say that nothing was changed.
+#[tokio::test]
+async fn an_error_after_the_change_says_that_it_may_have_been_made() {
+    let world = World::in_memory();
+    let flag = filled(&world).await;
+    change(&world, "users", 1, doc! { "$set": { "syncVersion": 1.5 } }).await;
+    let renamed = handfast_patterns::Change::new(doc! { "$set": { "name": "Mary" } });
+    let error = flag.change(flag.token(), 1, &renamed).await.unwrap_err();
+    assert_eq!(error.applied(), handfast_store::Applied::Maybe, "{error}");
+    assert!(error.to_string().contains("its syncVersion is 2.5, not an integer"), "{error}");
+    let error = flag.delete(1).await.unwrap_err();
+    assert_eq!(error.applied(), handfast_store::Applied::Maybe, "{error}");
+}
