@@ -108,6 +108,7 @@ codes! {
     TransactionTooLarge = 257,
     TooManyLogicalSessions = 261,
     QueryExceededMemoryLimitNoDiskUseAllowed = 292,
+    IndexBuildAborted = 276,
     APIVersionError = 322,
     APIStrictError = 323,
     MechanismUnavailable = 334,

@@ -132,7 +132,7 @@ pub(super) fn find_index(
     let entry = found.as_ref().and_then(|found| found.indexes.iter().find(|entry| entry.id == index).cloned());
     found.zip(entry).ok_or_else(|| {
         let text = "the index, or its collection, was dropped while the index was built";
-        StoreError::command(Code::IndexNotFound, text)
+        StoreError::command(Code::IndexBuildAborted, text)
     })
 }
 

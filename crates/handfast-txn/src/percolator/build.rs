@@ -341,5 +341,5 @@ pub(super) fn in_the_way(namespace: &Namespace, name: &str) -> StoreError {
 
 fn taken_away(kept: &EngineIndex) -> StoreError {
     let text = format!("the index '{}' of {} was dropped while it was built", kept.spec().name, kept.namespace);
-    StoreError::command(Code::IndexNotFound, text)
+    StoreError::command(Code::IndexBuildAborted, text)
 }

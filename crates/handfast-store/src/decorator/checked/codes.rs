@@ -29,7 +29,7 @@ const RESERVED: [(Code, &[Operation]); 10] = {
             ],
         ),
         (Code::NamespaceExists, &[O::CreateCollection, O::RenameCollection, O::Aggregate]),
-        (Code::IndexNotFound, &[O::DropIndexes, O::ModifyCollection]),
+        (Code::IndexBuildAborted, &[O::CreateIndexes]),
         (Code::CannotCreateIndex, &[O::CreateIndexes, O::ModifyCollection]),
         (Code::IndexOptionsConflict, &[O::CreateIndexes]),
         (Code::IndexKeySpecsConflict, &[O::CreateIndexes]),
