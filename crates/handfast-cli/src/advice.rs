@@ -59,7 +59,9 @@ pub(crate) fn about_directory(error: &clap::Error) -> Option<String> {
     let said =
         [ContextKind::InvalidArg, ContextKind::InvalidSubcommand].into_iter().find_map(|kind| error.get(kind))?;
     let ContextValue::String(said) = said else { return None };
-    Path::new(said).is_dir().then(|| format!("the data directory is named with --data: --data {said}"))
+    Path::new(said)
+        .is_dir()
+        .then(|| format!("a directory is named with its flag, a data directory with --data: --data {said}"))
 }
 
 fn about_addresses(error: &Server) -> Option<&'static str> {

@@ -104,6 +104,11 @@ impl SettingsRecord {
     /// `defaults`.
     pub(crate) fn new(pattern: &Steps, id: impl Into<Bson>, defaults: Document) -> Result<Self> {
         let of = pattern.namespace();
+        if of.collection() == "system" {
+            return Err(Error::invalid(
+                "a pattern cannot use the collection system: its settings would be in system.settings, and those names are the store's own",
+            ));
+        }
         let namespace = Namespace::new(of.database(), format!("{}{SUFFIX}", of.collection()))?;
         Ok(SettingsRecord { steps: pattern.at(namespace), id: id.into(), defaults })
     }

@@ -70,7 +70,11 @@ fn mistakes_are_one_line_and_exit_code_2() -> anyhow::Result<()> {
     check(&[], ("A", ""), "Usage: handfast")?;
     std::fs::create_dir(scratch.path("there"))?;
     for arguments in [&["check", "there"][..], &["dump", "there", "--to", "out"], &["user", "list", "there"]] {
-        check(arguments, ("A", ""), "handfast: the data directory is named with --data: --data there")?;
+        check(
+            arguments,
+            ("A", ""),
+            "handfast: a directory is named with its flag, a data directory with --data: --data there",
+        )?;
     }
     Ok(())
 }

@@ -119,6 +119,11 @@ pub(super) fn line(line: &Line) -> Value {
     })
 }
 
+/// Returns a date as text; as milliseconds if it is later than the text can say, which would be shown as the last one.
 fn time(time: DateTime) -> String {
+    const LAST: i64 = 253_402_300_799_999; // 9999-12-31T23:59:59.999Z
+    if time.timestamp_millis() > LAST {
+        return time.timestamp_millis().to_string();
+    }
     time.try_to_rfc3339_string().unwrap_or_else(|_| time.timestamp_millis().to_string())
 }
