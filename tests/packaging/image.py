@@ -96,7 +96,7 @@ def check_image(buildah, directory):
     run(*ask, "--timeout", "200ms", status=1)
     with running(serve, log, stop_status=None) as process:
         assert "data in /data/handfast-data" in wait_until_ready(process, log)
-        run(*ask)
+        run(*ask, "--timeout", "1m")
         # The program is the first process of a container; here it is a child of the changed root.
         found = subprocess.run(["pgrep", "--full", f"^{' '.join(command)}$"], capture_output=True, text=True, check=False).stdout.split()
         owned = [number for number in found if f"HANDFAST_LISTEN=127.0.0.1:{port}".encode() in Path(f"/proc/{number}/environ").read_bytes()]

@@ -135,7 +135,7 @@ def check_service(program, strace, directory):
                 session.with_transaction(lambda s: client.shop.orders.insert_one({"_id": number, "customer": "ann"}, session=s))
             client.admin.command("handfastBackup", "monday")
             client.drop_database("shop")
-            run(program, "ping", "--uri", uri)
+            run(program, "ping", "--uri", uri, "--timeout", "1m")
         # strace passes no signal on.
         [server] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         os.kill(int(server), signal.SIGTERM)

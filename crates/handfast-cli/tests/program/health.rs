@@ -17,11 +17,13 @@ fn a_ping_is_answered_by_a_server_that_requires_a_login_and_announces_another_ad
     let scratch = Scratch::new("ping")?;
     let flags = ["--auth", "--advertise", "db.invalid:27017"];
     let serve = Serve::start(handfast(&scratch, &FREE_PORT).args(flags))?;
-    let answered = output(handfast(&scratch, &[]).args(ping(&serve.address()?)))?;
+    let answered = output(handfast(&scratch, &[]).args(ping(&serve.address()?)).args(["--timeout", "1m"]))?;
     ensure!(answered.status.success(), "{answered:?}");
     assert_eq!(String::from_utf8(answered.stdout)?, format!("mongodb://{} answers\n", serve.address()?));
-    let json =
-        output(handfast(&scratch, &["ping", "--json"]).env("HANDFAST_URI", format!("mongodb://{}", serve.address()?)))?;
+    let json = output(
+        handfast(&scratch, &["ping", "--json", "--timeout", "1m"])
+            .env("HANDFAST_URI", format!("mongodb://{}", serve.address()?)),
+    )?;
     assert_eq!(String::from_utf8(json.stdout)?, "{\"answers\":true}\n");
     Ok(())
 }
