@@ -1,4 +1,4 @@
-"""Builds the packages for Python and npm, installs them into fresh environments, and uses them: packages.py --handfast PROGRAM --node NODE."""
+"""Builds the packages for Python and npm and the archive, installs them into fresh environments, and uses them: packages.py --handfast PROGRAM --node NODE."""
 
 import os
 import shutil
@@ -6,6 +6,7 @@ import signal
 import site
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import venv
@@ -92,6 +93,30 @@ def until(what, condition):
         time.sleep(0.02)
 
 
+def check_share(prefix, what, man="share/man/man1", completions="share"):
+    """Checks the manual pages and the completions below the prefix of an installation."""
+    pages = {page.name: page.read_text() for page in (prefix / man).iterdir()}
+    assert {"handfast.1", "handfast-serve.1", "handfast-counters-serve.1"} <= set(pages), f"{what}: {sorted(pages)}"
+    assert all(page.startswith('.ie \\n(.g') and ".TH handfast" in page for page in pages.values()), f"{what}: {pages['handfast.1'][:200]}"
+    bash = prefix / completions / "bash-completion/completions/handfast"
+    line = "COMP_WORDS=(handfast serv); COMP_CWORD=1; _handfast handfast serv handfast; echo ${COMPREPLY[*]}"
+    assert run("bash", "-c", f"source '{bash}'; {line}") == "serve\n", what
+    assert (prefix / completions / "zsh/site-functions/_handfast").read_text().startswith("#compdef handfast\n"), what
+    assert "complete -c handfast" in (prefix / completions / "fish/vendor_completions.d/handfast.fish").read_text(), what
+
+
+def check_archive(archive, directory):
+    """Checks what the archive has below /usr/local."""
+    with tarfile.open(archive) as opened:
+        assert all(member.uid == member.gid == 0 for member in opened)
+        opened.extractall(directory, filter="data")
+    check_share(directory, archive.name)
+    assert run(directory / "bin/handfast", "--version") == "handfast 0.1.0\n"
+    unit = (directory / "lib/systemd/system/handfast.service").read_text()
+    assert unit == (ROOT / "packaging/systemd/handfast.service").read_text()
+    assert (directory / "lib/sysusers.d/handfast.conf").is_file() and (directory / "share/doc/handfast/handfast.env").is_file()
+
+
 def is_alive(process):
     """Whether a process runs; one that has ended may wait for its parent."""
     try:
@@ -111,7 +136,8 @@ with tempfile.TemporaryDirectory(prefix="handfast-packages-") as name:
     environment = {**os.environ, "PYTHON": sys.executable, "NPM": str(npm), "PATH": f"{Path(flag('node')).parent}:{os.environ['PATH']}"}
     environment.pop("HANDFAST_PROGRAM", None)
     run(ROOT / "scripts/build-packages", program, directory / "built", env=environment)
-    [wheel], [archive] = (directory / "built").glob("*.whl"), (directory / "built").glob("*.tgz")
+    [wheel], [archive], [tree] = ((directory / "built").glob(f"*{suffix}") for suffix in (".whl", ".tgz", ".tar.gz"))
+    check_archive(tree, directory / "local")
     assert wheel.name.startswith("handfast-0.1.0-py3-none-linux_"), wheel
 
     # What the servers leave would be here.
@@ -122,6 +148,7 @@ with tempfile.TemporaryDirectory(prefix="handfast-packages-") as name:
     venv.create(directory / "python", with_pip=True)
     python = directory / "python/bin/python"
     run(python, "-m", "pip", "install", "--quiet", "--no-index", wheel, env=environment)
+    check_share(directory / "python", "the wheel")
     # pymongo and pytest, of the environment that runs this.
     [packages] = (directory / "python").glob("lib/python*/site-packages")
     (packages / "tools.pth").write_text("\n".join(site.getsitepackages()))
@@ -133,6 +160,11 @@ with tempfile.TemporaryDirectory(prefix="handfast-packages-") as name:
     project.mkdir()
     (project / "package.json").write_text('{"name": "orders", "private": true}')
     run(npm, "install", "--offline", "--no-audit", "--no-fund", archive, env=environment, cwd=project)
+    # npm links manual pages of programs for all users only.
+    run(npm, "install", "--offline", "--no-audit", "--no-fund", "--global", "--prefix", directory / "global", archive, env=environment)
+    installed = directory / "global/lib/node_modules/handfast"
+    assert (directory / "global/share/man/man1/handfast-serve.1").resolve() == (installed / "man/handfast-serve.1").resolve()
+    check_share(installed, "the npm package", man="man")
     (project / "orders.js").write_text(NODE)
     watched["NODE_PATH"] = str(ROOT / "tests/clients/node/node_modules")
     killed += [run(flag("node"), "orders.js", *more, env=watched, cwd=project) for more in ((), ("killed",))]

@@ -19,6 +19,7 @@ mod flags;
 mod listing;
 mod logging;
 mod scratch;
+mod service_manager;
 mod setup;
 mod shutdown;
 mod store;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::service_manager::{ServiceState, notify};
 
 /// The message at the first signal.
 pub(crate) const STOPPING: &str = "stopping; a second signal stops at once";
@@ -37,12 +38,13 @@ impl Shutdown {
         Ok(Shutdown(receiver))
     }
 
-    /// Takes over the signals, and reports the first one.
+    /// Takes over the signals, and reports the first one, also to the service manager.
     ///
     /// # Errors
     /// Returns the errors of [`Shutdown::listen`].
     pub(crate) fn reported_on(console: Console) -> Result<Self> {
         let tell = move || {
+            notify(ServiceState::Stopping);
             // A closed output must not keep the service from stopping.
             let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
         };

@@ -5,50 +5,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-#[test]
-fn links_and_paths_in_documents_exist() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut documents = Vec::new();
-    for directory in ["", "docs", "docs/patterns", "docs/decisions"] {
-        for entry in std::fs::read_dir(root.join(directory))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "md") {
-                documents.push(path);
-            }
-        }
-    }
-    ensure!(documents.len() > 10, "documents were not found");
-    let mut dead = Vec::new();
-    let mut checked = 0;
-    for document in &documents {
-        let text = std::fs::read_to_string(document)?;
-        for target in targets(&text, document, &root) {
-            checked += 1;
-            if !target.exists() {
-                dead.push(format!("{}: {}", document.display(), target.display()));
-            }
-        }
-    }
-    ensure!(checked > 30, "links were not found");
-    ensure!(dead.is_empty(), "dead:\n{}", dead.join("\n"));
-    Ok(())
-}
+#[path = "documents/links.rs"]
+mod links;
+#[path = "documents/metrics.rs"]
+mod metrics;
 
-/// Returns the targets of links, relative to the document, and the paths `crates/..` in backticks, relative to the root.
-fn targets(text: &str, document: &Path, root: &Path) -> Vec<PathBuf> {
-    let base = document.parent().unwrap_or(root);
-    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let links = links.filter(|link| !link.contains("://") && !link.starts_with('#'));
-    let links = links.map(|link| base.join(link.split('#').next().unwrap_or(link)));
-    let paths = text.split('`').skip(1).step_by(2).filter(|code| code.starts_with("crates/") && !code.contains(' '));
-    links.chain(paths.map(|path| root.join(path))).collect()
-}
-
-#[test]
-fn dead_links_are_found() {
-    let text = "[a](x.md#y) [b](https://z) [c](#d) `crates/nowhere` `cargo crates/x`";
-    let found = targets(text, Path::new("/r/docs/d.md"), Path::new("/r"));
-    assert_eq!(found, [PathBuf::from("/r/docs/x.md"), PathBuf::from("/r/crates/nowhere")]);
+/// Returns the directory of the repository.
+fn root() -> PathBuf {
+    let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_directory.ancestors().nth(2).unwrap_or(crate_directory).to_owned()
 }
 
 /// Names that no type may have: each is a private term where the field has its own.
@@ -69,7 +34,7 @@ struct TypeDeclaration {
 
 #[test]
 fn each_type_in_the_glossary_is_declared_once() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let glossary = std::fs::read_to_string(root.join("docs/glossary.md"))?;
     let named = glossary_types(&glossary);
     ensure!(named.len() > 10, "types were not found in the glossary");
@@ -93,7 +58,7 @@ fn each_type_in_the_glossary_is_declared_once() -> Result<()> {
 
 #[test]
 fn a_noun_that_is_the_name_of_a_public_type_names_the_type() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let glossary = std::fs::read_to_string(root.join("docs/glossary.md"))?;
     let mut types = Vec::new();
     for library in ["handfast-store", "handfast-txn", "handfast-patterns", "handfast-counters"] {
@@ -151,7 +116,7 @@ fn root_types(library: &Path) -> Result<Vec<String>> {
 
 #[test]
 fn no_type_has_a_coined_name() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let types = all_types(&root)?;
     ensure!(types.len() > 500, "types were not found");
     let coined: Vec<String> = types
@@ -165,7 +130,7 @@ fn no_type_has_a_coined_name() -> Result<()> {
 
 #[test]
 fn no_function_or_variable_has_a_coined_name() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let mut coined = Vec::new();
     for path in sources(&root.join("crates"))? {
         let text = std::fs::read_to_string(&path)?;
@@ -191,7 +156,7 @@ fn declared_names_are_found() {
 
 #[test]
 fn sources_name_the_items_that_they_import() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let hidden: Vec<String> = sources(&root.join("crates"))?
         .into_iter()
         .filter(|path| std::fs::read_to_string(path).is_ok_and(|text| imports_everything(&text)))

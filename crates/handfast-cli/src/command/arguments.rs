@@ -21,6 +21,7 @@ use super::counters::arguments::CountersArguments;
 use super::dump::arguments::DumpArguments;
 use super::jobs::arguments::JobsArguments;
 use super::ledger::arguments::LedgerArguments;
+use super::ping::arguments::PingArguments;
 use super::restore::arguments::RestoreArguments;
 use super::serve::arguments::ServeArguments;
 use super::sync::arguments::SyncArguments;
@@ -268,6 +269,13 @@ pub(crate) enum Command {
         handfast backup --data /srv/handfast --to /backup/handfast-monday\n  \
         HANDFAST_URI=mongodb://admin:PASSWORD@db.example.org/ handfast backup monday")]
     Backup(Box<BackupArguments>),
+
+    /// Check that a server answers, for health checks
+    #[command(after_help = "Exit code 1 if there is no answer in time.\n\n\
+        Examples:\n  \
+        handfast ping\n  \
+        handfast ping --uri mongodb://127.0.0.1:27018 --timeout 1m")]
+    Ping(PingArguments),
 
     /// Add, change, remove and list the users of a data directory
     #[command(

@@ -14,6 +14,7 @@ mod jobs;
 mod ledger;
 mod listen;
 mod pattern;
+mod ping;
 mod restore;
 mod serve;
 mod sync;
@@ -70,6 +71,10 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Backup(arguments) => {
             let (settings, console) = prepare(&arguments.open)?;
             block_on(until_stopped(backup::run(&settings, &arguments, console)))
+        }
+        Command::Ping(arguments) => {
+            remark_on_variables(arguments.output);
+            block_on(until_stopped(ping::run(&arguments)))
         }
         Command::User(arguments) => {
             let open = match &arguments {

@@ -22,6 +22,7 @@ mod leftovers;
 mod named;
 mod nan_ids;
 mod own_databases;
+mod packaging;
 mod patterns;
 mod running;
 mod scripted;

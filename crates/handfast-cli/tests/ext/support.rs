@@ -41,6 +41,11 @@ pub(crate) enum Tool {
     WebPython,
     /// The packages of tests/clients/web.
     WebPackages,
+    SystemdAnalyze,
+    Buildah,
+    /// `promtool`, beside which is `prometheus`.
+    Prometheus,
+    MdBook,
 }
 
 impl Tool {
@@ -62,6 +67,10 @@ impl Tool {
             Self::JavaClients => tools.join("java-clients"),
             Self::FerretDb => tools.join("ferretdb"),
             Self::SecantusDb => tools.join("venv/bin/secantusd-py"),
+            Self::SystemdAnalyze => PathBuf::from("/usr/bin/systemd-analyze"),
+            Self::Buildah => PathBuf::from("/usr/bin/buildah"),
+            Self::Prometheus => PathBuf::from("/usr/bin/promtool"),
+            Self::MdBook => tools.join("venv/bin/mdbook"),
             Self::Strace => PathBuf::from("/usr/bin/strace"),
             Self::PymongoSuite => tools.join("pymongo-4.20.0/test"),
         }

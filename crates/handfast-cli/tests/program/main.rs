@@ -14,6 +14,7 @@ mod damage;
 mod directory;
 mod fronts;
 mod full_disk;
+mod health;
 mod history;
 mod http_api;
 mod kills;

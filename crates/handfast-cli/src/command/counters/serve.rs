@@ -20,6 +20,7 @@ use super::service_options::service_options;
 use crate::configuration::{Configuration, Span};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
+use crate::service_manager::{ServiceState, notify};
 use crate::shutdown::Shutdown;
 
 /// The shortest interval at which views are saved: more often, passes over empty queues would keep the store busy.
@@ -98,7 +99,9 @@ async fn report_readiness(counters: &Counters, console: Console) -> Result<()> {
         }
         tokio::time::sleep(READINESS_INTERVAL).await;
     }
-    Ok(console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?)
+    console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?;
+    notify(ServiceState::Ready);
+    Ok(())
 }
 
 /// Reports the addresses, the form with the locations of queue and data, and the time zone.

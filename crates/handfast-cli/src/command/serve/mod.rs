@@ -20,6 +20,7 @@ use self::http::HttpListeners;
 use crate::configuration::{Configuration, ConnectionString, Settings, Topology};
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::service_manager::{ServiceState, notify};
 use crate::shutdown::Shutdown;
 use crate::store::OpenedDatabase;
 
@@ -71,6 +72,7 @@ pub(super) async fn run(
     let mut serving_http = tokio::spawn(http.serve(server.in_process(), sources, stop.clone()));
     let mut serving = tokio::spawn(server.run());
     console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?;
+    notify(ServiceState::Ready);
 
     let requested = async {
         tokio::select! {
