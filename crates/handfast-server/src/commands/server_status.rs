@@ -6,9 +6,9 @@ use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::CommandResult;
 use crate::lock::lock;
-use crate::metrics::Counter;
+use crate::metrics::{Counter, Latencies};
 use crate::reply::Answer;
-use crate::writer::Writer;
+use crate::writer::{Writer, decimal};
 use std::sync::atomic::Ordering;
 
 pub(crate) const COMMAND: Command = Command {
@@ -49,6 +49,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     writer.put("query", value(&operations.query)).put("update", value(&operations.update));
     writer.put("delete", value(&operations.delete)).put("getmore", value(&operations.getmore));
     writer.put("command", value(&operations.command)).end();
+    writer.begin_document("opLatencies");
+    put_latencies(&mut writer, "reads", &metrics.read_latencies);
+    put_latencies(&mut writer, "writes", &metrics.write_latencies);
+    writer.end();
     put_transactions(call, &mut writer);
     writer.begin_document("logicalSessionRecordCache");
     writer.put("activeSessionsCount", whole(shared.sessions.len() as u128));
@@ -97,6 +101,19 @@ fn put_transactions(call: &Call<'_>, writer: &mut Writer) {
     writer.put("retriedStatementsCount", value(&call.shared.metrics.retried_statements)).end();
 }
 
+/// Writes the sum of durations in microseconds, and their distribution by buckets, each with its least duration.
+fn put_latencies(writer: &mut Writer, name: &str, latencies: &Latencies) {
+    let total = latencies.total();
+    writer.begin_document(name).put("latency", whole(total.time.as_micros()));
+    writer.put("ops", whole(u128::from(total.count))).begin_array("histogram");
+    let mut digits = [0; 20];
+    for (place, (micros, count)) in latencies.buckets().enumerate() {
+        writer.begin_document(decimal(place, &mut digits)).put("micros", whole(u128::from(micros)));
+        writer.put("count", whole(u128::from(count))).end();
+    }
+    writer.end().end();
+}
+
 fn put_metrics(call: &Call<'_>, writer: &mut Writer) {
     let counts = call.shared.cursors.counts();
     writer.begin_document("metrics").begin_document("commands");
@@ -142,5 +159,23 @@ mod tests {
         let find =
             reply.get_document("metrics").unwrap().get_document("commands").unwrap().get_document("find").unwrap();
         assert_eq!((find.long("total"), find.long("failed")), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn the_durations_of_reads_and_writes_are_counted_in_buckets() {
+        let mut server = TestServer::adjustable();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(3)).await;
+        for _ in 0..3 {
+            client.run("d", rawdoc! { "find": "c" }).await;
+        }
+        let reply = client.run("admin", rawdoc! { "serverStatus": 1 }).await;
+        let latencies = reply.get_document("opLatencies").unwrap();
+        for (name, expected) in [("reads", 3), ("writes", 1)] {
+            let of = latencies.get_document(name).unwrap();
+            let buckets = of.get_array("histogram").unwrap().into_iter();
+            let counted: i64 = buckets.map(|bucket| bucket.unwrap().as_document().unwrap().long("count")).sum();
+            assert_eq!((of.long("ops"), counted), (expected, expected), "{name}");
+        }
     }
 }
