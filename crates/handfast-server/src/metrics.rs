@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::DateTime;
+use handfast_store::Durations;
 
 use crate::lock::lock;
 
@@ -66,66 +67,6 @@ impl Timed {
     fn get(&self) -> CountAndTime {
         CountAndTime { count: self.count.get(), time: Duration::from_nanos(self.nanos.get()) }
     }
-}
-
-/// The powers of two that have buckets of their own; longer durations are in the last bucket.
-const POWERS: u32 = 34;
-/// The buckets of a power of two, so that a bucket is at most a quarter wider than its bound.
-const BUCKETS_OF_POWER: u64 = 4;
-/// The number of buckets: one for each of 0 to 3 microseconds, and then 4 for each power of two.
-const BUCKETS: usize = (BUCKETS_OF_POWER + POWERS as u64 * BUCKETS_OF_POWER) as usize;
-
-/// The distribution of durations.
-#[derive(Debug)]
-pub(crate) struct Latencies {
-    all: Timed,
-    buckets: [Counter; BUCKETS],
-}
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Latencies { all: Timed::default(), buckets: std::array::from_fn(|_| Counter::default()) }
-    }
-}
-
-impl Latencies {
-    fn add(&self, time: Duration) {
-        self.all.add(time);
-        if let Some(bucket) = self.buckets.get(bucket_of(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))) {
-            bucket.increment();
-        }
-    }
-
-    /// Returns the number of durations, and their sum.
-    pub(crate) fn total(&self) -> CountAndTime {
-        self.all.get()
-    }
-
-    /// Returns the least duration of each bucket that is not empty, in microseconds, and the number of durations in it.
-    pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
-        let counts = self.buckets.iter().enumerate().map(|(place, count)| (least_of(place as u64), count.get()));
-        counts.filter(|(_, count)| *count > 0)
-    }
-}
-
-/// Returns the place of the bucket of a duration in microseconds.
-fn bucket_of(micros: u64) -> usize {
-    if micros < BUCKETS_OF_POWER {
-        return usize::try_from(micros).unwrap_or_default();
-    }
-    // The two bits after the first one select the bucket of the power.
-    let shift = micros.ilog2() - BUCKETS_OF_POWER.ilog2();
-    let place = u64::from(shift) * BUCKETS_OF_POWER + (micros >> shift);
-    usize::try_from(place).map_or(BUCKETS - 1, |place| place.min(BUCKETS - 1))
-}
-
-/// Returns the least duration of the bucket at a place, in microseconds.
-fn least_of(place: u64) -> u64 {
-    if place < BUCKETS_OF_POWER {
-        return place;
-    }
-    let shift = place / BUCKETS_OF_POWER - 1;
-    (BUCKETS_OF_POWER + place % BUCKETS_OF_POWER) << shift
 }
 
 /// The runs that remove old outcomes of transactions and old results of retryable writes (MongoDB: the transaction reaper).
@@ -215,9 +156,9 @@ pub struct Metrics {
     commands: BTreeMap<&'static str, CommandCounters>,
     unknown_commands: Counter,
     /// The durations of commands that read documents, without further batches of cursors.
-    pub(crate) read_latencies: Latencies,
+    pub(crate) read_latencies: Durations,
     /// The durations of commands that write.
-    pub(crate) write_latencies: Latencies,
+    pub(crate) write_latencies: Durations,
     namespaces: Mutex<HashMap<String, Arc<NamespaceCounters>>>,
 }
 
@@ -236,8 +177,8 @@ impl Metrics {
             operations: OperationCounters::default(),
             commands: commands.map(|name| (name, CommandCounters::default())).collect(),
             unknown_commands: Counter::default(),
-            read_latencies: Latencies::default(),
-            write_latencies: Latencies::default(),
+            read_latencies: Durations::default(),
+            write_latencies: Durations::default(),
             namespaces: Mutex::default(),
         }
     }
@@ -292,22 +233,5 @@ impl Metrics {
             lock(&self.namespaces).iter().map(|(name, counters)| (name.clone(), used(counters))).collect();
         namespaces.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         namespaces
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{BUCKETS, bucket_of, least_of};
-
-    #[test]
-    fn the_buckets_of_durations_have_no_gap_and_no_overlap() {
-        for place in 0..BUCKETS {
-            let least = least_of(place as u64);
-            assert_eq!(bucket_of(least), place, "the least duration");
-            if place > 0 {
-                assert_eq!(bucket_of(least - 1), place - 1, "the duration before it");
-            }
-        }
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1, "the longest duration");
     }
 }

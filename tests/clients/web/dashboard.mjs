@@ -171,7 +171,7 @@ async function edits(browser, url) {
 async function withoutScript(browser, url) {
   const { page, close } = await open(browser, url, "/", { javaScriptEnabled: false });
   assert.ok((await page.locator("#commands tbody tr").count()) > 0);
-  assert.match(await page.textContent("noscript, .note"), /need JavaScript/);
+  assert.match(await page.textContent("noscript"), /need JavaScript/);
   await page.goto(`${url}/queues/shop/mails?state=TODO`);
   assert.equal(await page.locator("#jobs tbody tr").count(), 50);
   await Promise.all([page.waitForNavigation(), page.click("text=Next page")]);
@@ -180,6 +180,29 @@ async function withoutScript(browser, url) {
   await Promise.all([page.waitForNavigation(), page.click("#resume")]);
   assert.match(await page.textContent("#notice"), /resumed/);
   await close();
+}
+
+/// A list has each document once, also if others come and go between its pages.
+async function pages(url) {
+  const expected = [];
+  for (let number = 0; number < 30; number += 1) {
+    const id = number % 3 ? `job ${number}` : number;
+    await post(url, "shop/queues/listed/jobs", { _id: id, type: "mail" });
+    expected.push(id);
+  }
+  const seen = [];
+  let after = "";
+  for (let number = 0; after !== undefined; number += 1) {
+    const { jobs, next } = await ask(`${url}/v1/shop/queues/listed/jobs?state=TODO&limit=7${after && `&after=${after}`}`);
+    seen.push(...jobs.map((job) => job._id));
+    after = next;
+    // One that comes before the next page, and one that leaves the pages before.
+    await post(url, "shop/queues/listed/jobs", { _id: `zoo ${number}`, type: "mail" });
+    const cancel = `${url}/v1/shop/queues/listed/jobs/${encodeURIComponent(JSON.stringify(seen[0]))}/cancel`;
+    await ask(cancel, { method: "POST" });
+  }
+  const sorted = (ids) => ids.map(String).toSorted();
+  assert.deepEqual(sorted(seen), sorted(expected));
 }
 
 /// Another site cannot send a form of the dashboard.
@@ -279,6 +302,7 @@ await run(async () => {
     await keyboard(browser, url);
     await edits(browser, url);
     await withoutScript(browser, url);
+    await pages(url);
     await otherSites(browser, url);
     await policy(browser, url);
     await themes(browser, url);

@@ -9,7 +9,7 @@
 //! There is no task that reads: the viewer that comes first reads for all, with its own login. Each viewer has run the same commands with its own login before it
 //! gets the readings of others, and ends when a user is changed; browsers then connect again. A viewer that does not read misses readings, and delays none.
 
-mod figures;
+pub(super) mod figures;
 #[cfg(test)]
 mod tests;
 

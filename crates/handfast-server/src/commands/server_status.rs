@@ -6,9 +6,10 @@ use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::CommandResult;
 use crate::lock::lock;
-use crate::metrics::{Counter, Latencies};
+use crate::metrics::Counter;
 use crate::reply::Answer;
 use crate::writer::{Writer, decimal};
+use handfast_store::Durations;
 use std::sync::atomic::Ordering;
 
 pub(crate) const COMMAND: Command = Command {
@@ -32,7 +33,14 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut writer = Writer::new();
     writer.put("host", super::host_info::host_name()).put("version", MONGODB_VERSION);
     writer.put("process", "handfast").put("pid", i64::from(std::process::id()));
-    writer.begin_document("handfast").put("version", VERSION).end();
+    writer.begin_document("handfast").put("version", VERSION);
+    if let Some(storage) = &shared.options.storage {
+        writer.begin_document("storage").put("newestCommit", whole(u128::from(storage.newest_commit().0)));
+        writer.put("oldestSnapshot", whole(u128::from(storage.oldest_snapshot().0)));
+        put_durations(&mut writer, "sync", storage.sync_durations());
+        writer.end();
+    }
+    writer.end();
     writer.put("uptime", uptime.as_secs_f64().floor()).put("uptimeMillis", whole(uptime.as_millis()));
     writer.put("uptimeEstimate", whole(u128::from(uptime.as_secs()))).put("localTime", shared.sources.clock.now());
     let open = shared.connections.load(Ordering::Acquire);
@@ -50,8 +58,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     writer.put("delete", value(&operations.delete)).put("getmore", value(&operations.getmore));
     writer.put("command", value(&operations.command)).end();
     writer.begin_document("opLatencies");
-    put_latencies(&mut writer, "reads", &metrics.read_latencies);
-    put_latencies(&mut writer, "writes", &metrics.write_latencies);
+    put_durations(&mut writer, "reads", &metrics.read_latencies);
+    put_durations(&mut writer, "writes", &metrics.write_latencies);
     writer.end();
     put_transactions(call, &mut writer);
     writer.begin_document("logicalSessionRecordCache");
@@ -102,12 +110,11 @@ fn put_transactions(call: &Call<'_>, writer: &mut Writer) {
 }
 
 /// Writes the sum of durations in microseconds, and their distribution by buckets, each with its least duration.
-fn put_latencies(writer: &mut Writer, name: &str, latencies: &Latencies) {
-    let total = latencies.total();
-    writer.begin_document(name).put("latency", whole(total.time.as_micros()));
-    writer.put("ops", whole(u128::from(total.count))).begin_array("histogram");
+fn put_durations(writer: &mut Writer, name: &str, durations: &Durations) {
+    writer.begin_document(name).put("latency", whole(durations.sum().as_micros()));
+    writer.put("ops", whole(u128::from(durations.count()))).begin_array("histogram");
     let mut digits = [0; 20];
-    for (place, (micros, count)) in latencies.buckets().enumerate() {
+    for (place, (micros, count)) in durations.buckets().enumerate() {
         writer.begin_document(decimal(place, &mut digits)).put("micros", whole(u128::from(micros)));
         writer.put("count", whole(u128::from(count))).end();
     }

@@ -3,6 +3,7 @@
 use axum::response::Response;
 use bson::{Bson, Document, doc};
 
+use super::super::events::figures::snapshot_age;
 use super::super::reads::integer;
 use super::super::{Api, Result};
 use super::html::{Html, html};
@@ -87,11 +88,16 @@ fn tiles(status: &Document) -> Html {
         &number(transactions, "totalConflicts"),
         &format!("{} outcomes unknown", number(transactions, "totalUnknown")),
     ));
-    let oldest = match storage.get("oldestSnapshotMillis") {
-        Some(_) => span(integer(storage, "oldestSnapshotMillis")),
-        None => "–".to_owned(),
-    };
-    html.push(&tile("Oldest snapshot", &oldest, &format!("{} in use", number(transactions, "currentSnapshots"))));
+    let snapshots = format!("{} in use", number(transactions, "currentSnapshots"));
+    let oldest = if storage.is_empty() { "–".to_owned() } else { grouped(snapshot_age(storage)) };
+    html.push(&tile("Oldest snapshot", &oldest, &format!("commits old; {snapshots}")));
+    if !storage.is_empty() {
+        html.push(&tile(
+            "Safe point",
+            &number(storage, "oldestSnapshot"),
+            &format!("of {} commits", number(storage, "newestCommit")),
+        ));
+    }
     html.push(&tile("Memory", &format!("{} MiB", number(memory, "resident")), "of the process"));
     html!(html, "</dl></section>\n");
     html

@@ -20,15 +20,16 @@ const RATES: [(&str, &str); 8] = [
     ("bytesOut", "network.bytesOut"),
 ];
 /// The numbers that are shown as they are.
-const LEVELS: [(&str, &str); 7] = [
+const LEVELS: [(&str, &str); 6] = [
     ("uptimeMillis", "uptimeMillis"),
     ("connections", "connections.current"),
     ("openTransactions", "transactions.currentOpen"),
     ("snapshots", "transactions.currentSnapshots"),
     ("cursors", "metrics.cursor.open.total"),
     ("memoryMegabytes", "mem.resident"),
-    ("oldestSnapshotMillis", "handfast.storage.oldestSnapshotMillis"),
 ];
+/// The path of the oldest snapshot.
+const OLDEST: &str = "handfast.storage.oldestSnapshot";
 /// The durations whose percentiles are shown, with the paths of their histograms.
 const DURATIONS: [(&str, &str); 3] = [
     ("readMillis", "opLatencies.reads.histogram"),
@@ -64,6 +65,9 @@ impl Figures {
                 figures.insert(name.to_owned(), integer(parent, field).into());
             }
         }
+        if let Some((storage, _)) = parent(status, OLDEST) {
+            figures.insert("oldestSnapshotCommits".to_owned(), snapshot_age(storage).into());
+        }
         let counts = Counts::of(status);
         if let Some((before, last)) = &self.last {
             let seconds = at.saturating_sub(*before).as_secs_f64();
@@ -96,6 +100,11 @@ impl Counts {
             histograms: DURATIONS.iter().map(|(_, path)| histogram(status, path)).collect(),
         }
     }
+}
+
+/// Returns the number of commits after the oldest snapshot in use, whose older values are kept for it.
+pub(in super::super) fn snapshot_age(storage: &Document) -> i64 {
+    integer(storage, "newestCommit").saturating_sub(integer(storage, "oldestSnapshot")).max(0)
 }
 
 /// Returns the document that has the last field of a path, and the field.
