@@ -6,17 +6,21 @@
 //!
 //! # Origins
 //! A web page may send some requests to any server without asking it, also to one on the reader's own machine, and browsers then name
-//! the page's origin. So a request that writes and names an origin that is not allowed is refused, token or not.
+//! the page's origin. So a request that writes and names an origin that is not allowed is refused, token or not. The forms of the service's own pages are sent by
+//! those alone: their browser says so.
 
 use std::fmt;
 use std::str::FromStr;
 
-use axum::http::header::{AUTHORIZATION, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use crate::problem::{Problem, ProblemKind};
+
+/// The header by which a browser says whose page has sent a request (Fetch Metadata Request Headers, W3C).
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The SHA-256 hash of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,6 +48,8 @@ pub(crate) enum RouteAccess {
     Open,
     Read,
     Write,
+    /// It writes, and pages of the service itself may send it alone.
+    PageWrite,
     /// It writes, and pages of all origins may send it without a token, as far as the handler allows it.
     PublicWrite,
 }
@@ -51,7 +57,7 @@ pub(crate) enum RouteAccess {
 impl RouteAccess {
     /// Returns whether a request may change something.
     pub(crate) fn writes(self) -> bool {
-        matches!(self, RouteAccess::Write | RouteAccess::PublicWrite)
+        matches!(self, RouteAccess::Write | RouteAccess::PageWrite | RouteAccess::PublicWrite)
     }
 }
 
@@ -107,10 +113,13 @@ impl AccessOptions {
         let needs_token = match access {
             RouteAccess::Open | RouteAccess::PublicWrite => false,
             RouteAccess::Read => !self.public_reads,
-            RouteAccess::Write => true,
+            RouteAccess::Write | RouteAccess::PageWrite => true,
         };
         if access == RouteAccess::Write {
             self.check_origin(headers)?;
+        }
+        if access == RouteAccess::PageWrite {
+            check_own_page(headers)?;
         }
         if needs_token && !self.tokens.is_empty() {
             self.check_token(headers)?;
@@ -154,6 +163,25 @@ impl AccessOptions {
         let hash = TokenHash::of(bearer(headers.get(AUTHORIZATION)?)?);
         self.knows(hash).then_some(hash)
     }
+}
+
+/// Checks that a page of the service itself has sent a form. Browsers log in by themselves, also for the pages of others.
+fn check_own_page(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_own = match headers.get(SEC_FETCH_SITE) {
+        // It knows the origin that the browser asked, which a proxy may change for the service.
+        Some(site) => site == "same-origin",
+        // Browsers leave it out without encryption, except on this machine.
+        None => {
+            let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+            let own = text(&ORIGIN).and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+            own.is_some() && own == text(&HOST)
+        }
+    };
+    if is_own {
+        return Ok(());
+    }
+    let detail = "a form of the dashboard was sent by another page, or by a program: programs use the API";
+    Err(Problem::new(ProblemKind::OriginRefused, detail))
 }
 
 /// Returns the token of a header `Bearer TOKEN`.

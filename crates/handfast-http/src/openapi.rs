@@ -49,8 +49,10 @@ impl Login {
         let login = json!({ self.name(): [] });
         match (access, self) {
             (RouteAccess::Open | RouteAccess::PublicWrite, _) => json!([]),
-            (RouteAccess::Read, _) | (RouteAccess::Write, Login::Password) => json!([{}, login]),
-            (RouteAccess::Write, Login::Token) => json!([login]),
+            (RouteAccess::Read, _) | (RouteAccess::Write | RouteAccess::PageWrite, Login::Password) => {
+                json!([{}, login])
+            }
+            (RouteAccess::Write | RouteAccess::PageWrite, Login::Token) => json!([login]),
         }
     }
 }
@@ -167,7 +169,7 @@ fn responses<S>(route: &Route<S>) -> Value {
         Reply::Svg => Some(json!({ "image/svg+xml": { "schema": { "type": "string" } } })),
         Reply::Gif => Some(json!({ "image/gif": {} })),
         Reply::Document => Some(json!({ "application/json": { "schema": { "type": "object" } } })),
-        Reply::NoContent => None,
+        Reply::NoContent | Reply::Page => None,
     };
     let mut success = json!({ "description": "success" });
     if let Some(content) = content {

@@ -8,7 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts as _, Query, RawPathParams};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
@@ -25,6 +25,9 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 const SMALL_BODY_BYTES: usize = 64 * 1024;
 /// The unit of reservations.
 const UNIT_BYTES: usize = 1024;
+
+/// The media type of the forms of pages.
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The memory for large bodies, which all requests share.
 #[derive(Clone)]
@@ -120,6 +123,19 @@ impl Call {
                     .map_err(|_| Problem::invalid(format!("the header {name} must be visible ASCII characters")))
             })
             .transpose()
+    }
+
+    /// Returns the fields of a form.
+    pub(crate) fn form(&self) -> Result<Vec<(String, String)>, Problem> {
+        if self.body.is_empty() {
+            return Ok(Vec::new());
+        }
+        let media_type = self.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        if media_type != FORM.as_bytes() {
+            let detail = format!("the media type of the form must be {FORM}");
+            return Err(Problem::new(ProblemKind::UnsupportedMediaType, detail));
+        }
+        Ok(form_urlencoded::parse(&self.body).into_owned().collect())
     }
 
     /// Returns the body as JSON; `None` if it is empty.

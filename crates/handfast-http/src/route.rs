@@ -18,6 +18,7 @@ use handfast_store::Clock;
 use tower_http::cors::CorsLayer;
 
 use crate::access::{AccessOptions, RouteAccess};
+use crate::api::problem_page;
 use crate::client::{Client, ClientAddresses, Limiter};
 use crate::metrics::RequestMetrics;
 use crate::problem::{Outcome, Problem, ProblemHeaders, ProblemKind};
@@ -104,6 +105,8 @@ pub(crate) enum Reply {
     },
     /// A document that is JSON of another kind.
     Document,
+    /// A page for people, as are its problems.
+    Page,
     NoContent,
 }
 
@@ -154,9 +157,9 @@ impl RouteMethod {
     }
 }
 
-/// Makes the router of a table of routes.
+/// Makes the router of tables of routes.
 pub(crate) fn router<S: Send + Sync + 'static>(
-    routes: &'static [Route<S>],
+    routes: impl IntoIterator<Item = &'static Route<S>>,
     service: S,
     options: RouterOptions,
 ) -> Router {
@@ -165,7 +168,7 @@ pub(crate) fn router<S: Send + Sync + 'static>(
     let metrics = [Arc::clone(&options.metrics), Arc::clone(&options.metrics)];
     let shared = Arc::new(Shared { service, options });
     let mut router = Router::new();
-    for (at, route) in routes.iter().enumerate() {
+    for (at, route) in routes.into_iter().enumerate() {
         let shared = Arc::clone(&shared);
         let handler = move |request: Request| answer(route, at, Arc::clone(&shared), request);
         router = router.route(route.path, on(route.method.filter(), handler));
@@ -237,7 +240,10 @@ fn response<S>(route: &Route<S>, limits: RequestLimits, result: Result<Response,
                 ProblemKind::OutcomeUnknown => Some(Outcome::Unknown),
                 _ => Some(Outcome::NotApplied),
             };
-            problem.into_response(outcome, limits.problem_headers)
+            match route.reply {
+                Reply::Page => problem_page(&problem, outcome, limits.problem_headers.challenge),
+                _ => problem.into_response(outcome, limits.problem_headers),
+            }
         }
     }
 }
@@ -311,6 +317,7 @@ impl<S> Route<S> {
                 ProblemKind::Unavailable,
                 ProblemKind::OutcomeUnknown,
             ]),
+            RouteAccess::PageWrite => {}
             RouteAccess::PublicWrite => {
                 problems.extend([ProblemKind::TooManyRequests, ProblemKind::Unavailable, ProblemKind::OutcomeUnknown]);
             }
@@ -328,7 +335,9 @@ impl<S> Route<S> {
 impl Reply {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Reply::Json { .. } | Reply::Svg | Reply::Gif | Reply::Text { .. } | Reply::Document => StatusCode::OK,
+            Reply::Json { .. } | Reply::Svg | Reply::Gif | Reply::Text { .. } | Reply::Document | Reply::Page => {
+                StatusCode::OK
+            }
             Reply::NoContent => StatusCode::NO_CONTENT,
         }
     }

@@ -234,6 +234,9 @@ fn count(
     }
     if request.access != Access::Server {
         let write = request.access == Access::Write;
+        if command.properties.counter != Counter::GetMore {
+            shared.metrics.count_latency(write, took);
+        }
         client.count(&shared.metrics, request.database, collection(request), write, took);
     }
 }

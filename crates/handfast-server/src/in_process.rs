@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::Result;
+use handfast_store::{Namespace, Result, StoreExt as _};
 
 use crate::auth::login::Authenticated;
 use crate::auth::user::UserId;
@@ -42,6 +42,20 @@ impl InProcess {
     /// Returns whether commands need a login.
     pub fn requires_login(&self) -> bool {
         self.shared.options.authentication
+    }
+
+    /// Returns whether the server stops, so that it refuses commands.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shared.is_shutting_down()
+    }
+
+    /// Checks that the store answers a write, by one that changes nothing.
+    ///
+    /// # Errors
+    /// The store's error: it cannot be reached, or has failed before.
+    pub async fn check_store(&self) -> Result<()> {
+        let nothing = rawdoc! { "_id": { "$in": [] } };
+        self.shared.database.store().delete_one(&Namespace::new("admin", "system.version")?, nothing).await.map(|_| ())
     }
 
     /// Returns a client that has not logged in. `remote` is the address that `currentOp` and the log show.

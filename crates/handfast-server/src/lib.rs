@@ -27,6 +27,7 @@ mod request;
 pub mod server;
 mod sessions;
 mod state;
+mod storage;
 #[cfg(test)]
 mod testing;
 pub mod tls;
@@ -40,4 +41,5 @@ pub use listeners::Listeners;
 pub use metrics::Metrics;
 pub use options::{Address, ConnectionLimits, CursorLimits, Options, Topology};
 pub use server::{Server, ShutdownHandle};
+pub use storage::Storage;
 pub use tls::{Tls, TlsError, TlsFile};

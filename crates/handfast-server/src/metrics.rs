@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::DateTime;
+use handfast_store::Durations;
 
 use crate::lock::lock;
 
@@ -154,6 +155,10 @@ pub struct Metrics {
     /// The counters of all commands, by name.
     commands: BTreeMap<&'static str, CommandCounters>,
     unknown_commands: Counter,
+    /// The durations of commands that read documents, without further batches of cursors.
+    pub(crate) read_latencies: Durations,
+    /// The durations of commands that write.
+    pub(crate) write_latencies: Durations,
     namespaces: Mutex<HashMap<String, Arc<NamespaceCounters>>>,
 }
 
@@ -172,6 +177,8 @@ impl Metrics {
             operations: OperationCounters::default(),
             commands: commands.map(|name| (name, CommandCounters::default())).collect(),
             unknown_commands: Counter::default(),
+            read_latencies: Durations::default(),
+            write_latencies: Durations::default(),
             namespaces: Mutex::default(),
         }
     }
@@ -181,6 +188,11 @@ impl Metrics {
             counters.all.add(time);
             counters.failed.add(u64::from(failed));
         }
+    }
+
+    /// Counts the duration of a command that used collections.
+    pub(crate) fn count_latency(&self, write: bool, time: Duration) {
+        if write { &self.write_latencies } else { &self.read_latencies }.add(time);
     }
 
     pub(crate) fn count_unknown_command(&self) {

@@ -12,6 +12,7 @@ use handfast_wire::{Compressor, Limits};
 
 use crate::backup::Backup;
 pub use crate::cursors::CursorLimits;
+use crate::storage::Storage;
 use crate::tls::Tls;
 
 /// An address to listen on.
@@ -137,6 +138,8 @@ pub struct Options {
     pub test_commands: bool,
     /// Makes the copy for the command `handfastBackup`, which needs the role `root`; the command is refused without it.
     pub backup: Option<Arc<dyn Backup>>,
+    /// The storage that `serverStatus` describes, if the program knows it.
+    pub storage: Option<Arc<dyn Storage>>,
     /// The command line that `getCmdLineOpts` shows.
     pub command_line: Vec<String>,
 }
@@ -159,6 +162,7 @@ impl Default for Options {
             slow_operation: Duration::from_millis(100),
             test_commands: false,
             backup: None,
+            storage: None,
             command_line: Vec::new(),
         }
     }

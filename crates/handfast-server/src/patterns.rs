@@ -92,6 +92,14 @@ impl Pattern for JobQueue {
     }
 }
 
+impl ReadPattern for JobQueue {
+    async fn attach(shared: &Shared, namespace: Namespace) -> CommandResult<Self> {
+        let store = store_of(shared);
+        let options = JobQueueOptions::recorded(Arc::clone(&store), &namespace).await?.unwrap_or_default();
+        Ok(JobQueue::attach(store, namespace, shared.sources.clone(), options).await?)
+    }
+}
+
 impl Pattern for Ledger {
     async fn open(shared: &Shared, namespace: Namespace) -> CommandResult<Self> {
         let options = ledger_options(shared, &namespace).await?;

@@ -1,13 +1,35 @@
 //! The database over the store that the settings name.
 
+use std::sync::Arc;
+
+use handfast_embedded::EmbeddedStore;
 use handfast_mongodb::Server;
-use handfast_store::{DocumentStore as _, Sources};
+use handfast_server::Storage;
+use handfast_store::{CommitTimestamp, DocumentStore as _, Durations, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use serde_json::Value;
 
 use super::{Access, Location, OpenedStore, absolute, checked, with_query_memory};
 use crate::backups::Backups;
 use crate::configuration::Configuration;
+
+/// The storage in a data directory.
+#[derive(Debug)]
+struct DirectoryStorage(EmbeddedStore);
+
+impl Storage for DirectoryStorage {
+    fn sync_durations(&self) -> &Durations {
+        self.0.sync_durations()
+    }
+
+    fn newest_commit(&self) -> CommitTimestamp {
+        self.0.newest_commit()
+    }
+
+    fn oldest_snapshot(&self) -> CommitTimestamp {
+        self.0.oldest_snapshot()
+    }
+}
 
 /// A database, and the store under it.
 pub(crate) struct OpenedDatabase {
@@ -50,6 +72,14 @@ impl OpenedDatabase {
             }
             // The settings refuse backups of servers.
             (OpenedStore::Servers { .. }, _) | (_, None) => Ok(None),
+        }
+    }
+
+    /// Returns the storage on this machine, for `serverStatus`.
+    pub(crate) fn storage(&self) -> Option<Arc<dyn Storage>> {
+        match &self.store {
+            OpenedStore::Directory { store, .. } => Some(Arc::new(DirectoryStorage(store.clone()))),
+            OpenedStore::Servers { .. } => None,
         }
     }
 

@@ -210,6 +210,15 @@ fn ext_counters_pages() {
     run_with_own_servers(&node, &["tests/clients/web/pages.mjs", "--handfast", handfast, "--chromium", &chromium]);
 }
 
+/// The dashboard in a browser: live numbers, a job that is retried by keyboard, a document that is edited, roles, no JavaScript, in the dark and in the light, on a telephone.
+#[test]
+fn ext_dashboard() {
+    let (Some(node), Some(chromium)) = (Tool::Node.find(), Tool::Chromium.find()) else { return };
+    let Some(_) = Tool::WebPackages.find() else { return };
+    let handfast = env!("CARGO_BIN_EXE_handfast");
+    run_with_own_servers(&node, &["tests/clients/web/dashboard.mjs", "--handfast", handfast, "--chromium", &chromium]);
+}
+
 /// The middleware that counts views, for Express and FastAPI: each page is counted, and none waits.
 #[test]
 fn ext_counters_examples() {

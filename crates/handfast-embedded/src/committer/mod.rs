@@ -33,7 +33,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use handfast_mql::Code;
-use handfast_store::{Applied, CommitTimestamp, Durability, Error as StoreError, ErrorClass, Result as StoreResult};
+use handfast_store::{
+    Applied, Clock, CommitTimestamp, Durability, Durations, Error as StoreError, ErrorClass, Result as StoreResult,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::Options;
@@ -146,6 +148,8 @@ pub(crate) struct Shared {
     pub(crate) recent_changes: RecentChanges,
     latest: Mutex<Latest>,
     pub(crate) syncs: AtomicU64,
+    /// The durations of the syncs.
+    pub(crate) sync_durations: Durations,
     /// Operations answered.
     pub(crate) operations: AtomicU64,
     /// Documents that atomic batches read again before they wrote them.
@@ -173,7 +177,13 @@ impl Shared {
 
 impl Committer {
     /// Starts the thread.
-    pub(crate) fn start(engine: Arc<dyn Engine>, witness: Witness, chain: Chain, options: &Options) -> Result<Self> {
+    pub(crate) fn start(
+        engine: Arc<dyn Engine>,
+        witness: Witness,
+        chain: Chain,
+        clock: Arc<dyn Clock>,
+        options: &Options,
+    ) -> Result<Self> {
         let verify = if options.verify_checksums { Verify::Checksums } else { Verify::Nothing };
         let view = engine.view();
         let catalog = Arc::new(Catalog::load(view.as_ref())?);
@@ -187,6 +197,7 @@ impl Committer {
             recent_changes: RecentChanges::new(timestamp),
             latest: Mutex::new(latest),
             syncs: AtomicU64::new(0),
+            sync_durations: Durations::default(),
             operations: AtomicU64::new(0),
             reads: AtomicU64::new(0),
         });
@@ -206,6 +217,7 @@ impl Committer {
             dirty: false,
             unpublished: false,
             stopped: None,
+            clock,
             options: options.clone(),
         };
         let thread = std::thread::Builder::new()
@@ -289,6 +301,7 @@ struct State {
     unpublished: bool,
     /// The error after which nothing is written any more.
     stopped: Option<Error>,
+    clock: Arc<dyn Clock>,
     options: Options,
 }
 
@@ -415,8 +428,10 @@ impl State {
     /// Syncs everything applied, records the batch in the witness, and publishes the state.
     fn sync(&mut self) -> Result<()> {
         if self.dirty {
+            let begun = self.clock.elapsed();
             self.engine.sync()?;
             self.shared.syncs.fetch_add(1, Ordering::Relaxed);
+            self.shared.sync_durations.add(self.clock.elapsed().saturating_sub(begun));
             self.dirty = false;
             self.witness.record(self.chain.numbers())?;
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bson::DateTime;
-use handfast_store::{Namespace, Result as StoreResult, blocking};
+use handfast_store::{CommitTimestamp, Durations, Namespace, Result as StoreResult, blocking};
 
 use crate::backup::{self, Backup, must_be_outside};
 use crate::committer::Snapshot;
@@ -61,6 +61,21 @@ impl EmbeddedStore {
         let shared = self.context.shared();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Costs { operations: read(&shared.operations), syncs: read(&shared.syncs), reads: read(&shared.reads) }
+    }
+
+    /// Returns the durations of the syncs of the journal since the store was opened.
+    pub fn sync_durations(&self) -> &Durations {
+        &self.context.shared().sync_durations
+    }
+
+    /// Returns the timestamp of the newest commit that readers see.
+    pub fn newest_commit(&self) -> CommitTimestamp {
+        self.context.snapshot().timestamp()
+    }
+
+    /// Returns the timestamp of the oldest snapshot in use; that of the newest commit if nobody reads an older one.
+    pub fn oldest_snapshot(&self) -> CommitTimestamp {
+        self.context.shared().publisher.oldest()
     }
 
     /// Returns the number of snapshots in use: of cursors, of transactions, of running requests. Each keeps the later writes in

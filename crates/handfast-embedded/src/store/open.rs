@@ -104,7 +104,7 @@ impl EmbeddedStore {
 fn open(directory: directory::Directory, sources: Sources, options: Options) -> Result<EmbeddedStore> {
     let opened = directory::open(&directory, &options)?;
     let engine: Arc<dyn Engine> = Arc::new(opened.engine);
-    let committer = Committer::start(engine, opened.witness, opened.chain, &options)?;
+    let committer = Committer::start(engine, opened.witness, opened.chain, Arc::clone(&sources.clock), &options)?;
     Ok(assemble(&directory.path, committer, sources, options))
 }
 

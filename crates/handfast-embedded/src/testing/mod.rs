@@ -26,7 +26,8 @@ pub(crate) fn start_faulty(path: &Path, options: &Options) -> (Arc<FaultyEngine>
     let locked = directory::lock(path).unwrap();
     let opened = directory::open(&locked, options).unwrap();
     let engine = Arc::new(FaultyEngine::new(opened.engine));
-    let committer = Committer::start(engine.clone(), opened.witness, opened.chain, options).unwrap();
+    let clock = Sources::seeded(1).clock;
+    let committer = Committer::start(engine.clone(), opened.witness, opened.chain, clock, options).unwrap();
     (engine, committer)
 }
 

@@ -3,8 +3,21 @@
 use async_trait::async_trait;
 use bson::{RawDocument, RawDocumentBuf};
 
+/// A part of the server that cannot take requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotReady {
+    /// The part: `server` or `store`.
+    pub part: &'static str,
+    /// Why it cannot.
+    pub detail: String,
+}
+
 /// A server in the same process, whose commands the API runs.
+#[async_trait]
 pub trait CommandServer: Send + Sync + 'static {
+    /// Returns the parts that cannot take requests; none if all can.
+    async fn not_ready(&self) -> Vec<NotReady>;
+
     /// Returns whether commands need a login.
     fn requires_login(&self) -> bool;
 

@@ -192,6 +192,11 @@ impl RequestClient {
         self.client.as_ref().and_then(|client| client.user_id())
     }
 
+    /// Returns whether no user has been changed since the login.
+    pub(super) fn is_login_current(&self) -> bool {
+        !self.logged_in || self.client.as_ref().is_some_and(|client| client.is_login_current())
+    }
+
     /// Runs a command, and returns its reply, or the problem that its error is.
     pub(super) async fn run(&mut self, database: &str, command: &Document) -> Result<Document> {
         let reply = self.reply(database, command).await?;

@@ -9,15 +9,23 @@
 //! {"_id": {"$oid": ".."}, "inserted": true}
 //! ```
 //!
+//! Beside the API there are the pages of the dashboard, which run the same commands.
+//!
 //! With the header `Idempotency-Key` the command and the record of its reply are one transaction: a request that is sent again is answered from the record.
 
 mod command_server;
+mod dashboard;
+mod events;
+mod found_patterns;
 mod idempotency;
 mod ledgers;
+mod lists;
 mod login;
 mod metrics;
 mod problems;
 mod queues;
+mod readiness;
+mod reads;
 mod routes;
 mod schemas;
 mod synced;
@@ -53,8 +61,10 @@ use crate::problem::{Problem, ProblemHeaders, ProblemKind};
 use crate::request::{BodyBudget, Call};
 use crate::route::{self, CheckLogin, IDEMPOTENCY_KEY, RequestLimits, RouterOptions};
 
-pub use command_server::{CommandClient, CommandServer};
+pub use command_server::{CommandClient, CommandServer, NotReady};
+pub(crate) use dashboard::problem_page;
 
+use events::Events;
 use idempotency::Idempotency;
 use login::Logins;
 
@@ -112,6 +122,8 @@ struct Api {
     document: Bytes,
     clock: Arc<dyn Clock>,
     requests: Arc<RequestMetrics>,
+    events: Arc<Events>,
+    server: Arc<dyn CommandServer>,
     stop: CancellationToken,
 }
 
@@ -156,8 +168,10 @@ fn build(
         problem_headers: ProblemHeaders { retry_after_seconds: 1, challenge: CHALLENGE },
     };
     let document = format!("{}\n", openapi::document(&routes::ROUTES, schemas::description()));
-    let logins = Arc::new(Logins::new(server, sources));
-    let requests = Arc::new(RequestMetrics::new(routes::ROUTES.iter().map(|route| route.operation)));
+    let logins = Arc::new(Logins::new(Arc::clone(&server), sources));
+    let pages = || dashboard::routes::ROUTES.iter().chain(&dashboard::routes::FILES);
+    let all = || routes::ROUTES.iter().chain(pages());
+    let requests = Arc::new(RequestMetrics::new(all().map(|route| route.operation)));
     let router_options = RouterOptions {
         access: AccessOptions { tokens: Vec::new(), ..options.access },
         limits,
@@ -176,9 +190,11 @@ fn build(
         document: document.into(),
         clock: Arc::clone(&sources.clock),
         requests,
+        events: Arc::new(Events::new(Arc::clone(&sources.clock))),
+        server,
         stop,
     };
-    route::router(&routes::ROUTES, api, router_options)
+    route::router(all(), api, router_options)
 }
 
 /// Returns the check of a request before its body is read.
@@ -230,6 +246,10 @@ impl Api {
 
     /// Runs a write to its end, also if the client is gone: its steps would stop between two documents.
     async fn run_to_the_end(&self, work: impl Future<Output = Result<Document>> + Send + 'static) -> Result<Response> {
+        self.finish(work).await.map(answer)
+    }
+
+    async fn finish(&self, work: impl Future<Output = Result<Document>> + Send + 'static) -> Result<Document> {
         let running = Arc::clone(&self.running).read_owned().await;
         let task = tokio::spawn(async move {
             let result = work.await;
@@ -237,7 +257,7 @@ impl Api {
             result
         });
         match task.await {
-            Ok(result) => result.map(answer),
+            Ok(result) => result,
             Err(error) => Err(Problem::new(ProblemKind::OutcomeUnknown, format!("the request has failed: {error}"))),
         }
     }
@@ -248,6 +268,13 @@ impl Api {
         let mut client = self.logins.client(&call.headers).await?;
         let database = call.path("database").to_owned();
         self.run_to_the_end(async move { client.run(&database, &command).await }).await
+    }
+
+    /// Runs a command that a form of the dashboard sends, and returns its reply.
+    async fn page_step(&self, call: &Call, command: Document) -> Result<Document> {
+        let mut client = self.logins.client(&call.headers).await?;
+        let database = call.path("database").to_owned();
+        self.finish(async move { client.run(&database, &command).await }).await
     }
 
     /// Runs a command that changes nothing.

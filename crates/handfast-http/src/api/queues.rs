@@ -78,6 +78,24 @@ pub(super) async fn release(api: &Api, call: Call) -> Result<Response> {
     api.step(&call, command).await
 }
 
+pub(super) async fn retry(api: &Api, call: Call) -> Result<Response> {
+    let job = doc! { "_id": path_id(&call, "job")? };
+    api.step(&call, doc! { "handfastRetryJob": call.path("queue"), "job": job }).await
+}
+
+pub(super) async fn depth(api: &Api, call: Call) -> Result<Response> {
+    api.read(&call, doc! { "handfastQueueDepth": call.path("queue") }).await
+}
+
+pub(super) async fn pause(api: &Api, call: Call) -> Result<Response> {
+    let command = command(&call, "handfastPauseQueue", "queue", &["reason"])?;
+    api.step(&call, command).await
+}
+
+pub(super) async fn resume(api: &Api, call: Call) -> Result<Response> {
+    api.step(&call, doc! { "handfastResumeQueue": call.path("queue") }).await
+}
+
 pub(super) async fn cancel(api: &Api, call: Call) -> Result<Response> {
     let job = doc! { "_id": path_id(&call, "job")? };
     api.write(&call, doc! { "handfastCancelJob": call.path("queue"), "job": job }).await

@@ -1,7 +1,11 @@
 //! The table of routes.
 
 use super::idempotency::KEY_BYTES_MAX;
-use super::{Api, document, healthy, ledgers, queues, server_metrics, synced, trees, two_phase, updates};
+use super::reads::LIMIT_MAX;
+use super::{
+    Api, document, events, healthy, ledgers, lists, queues, readiness, server_metrics, synced, trees, two_phase,
+    updates,
+};
 use crate::access::RouteAccess;
 use crate::metrics::MEDIA_TYPE;
 use crate::problem::ProblemKind;
@@ -18,7 +22,7 @@ const TWO_PHASE: Tag =
     Tag { name: "twoPhase", description: "Two-phase commits: changes of several documents, all or none in the end" };
 const SYNCED: Tag = Tag { name: "synced", description: "Main documents whose fields are copied into other documents" };
 const TREES: Tag = Tag { name: "trees", description: "Trees of documents that change as a whole, in versions" };
-const STATE: Tag = Tag { name: "state", description: "Ask how the service is, and what it offers" };
+pub(super) const STATE: Tag = Tag { name: "state", description: "Ask how the service is, and what it offers" };
 
 /// The limit on the names and ids of paths, in bytes.
 const NAME_BYTES_MAX: usize = 1_024;
@@ -78,6 +82,66 @@ const VERSION: [Parameter; 2] = [
     },
 ];
 
+const STATE_OF: Parameter = Parameter {
+    name: "state",
+    description: "The state of those to return; all if it is not given",
+    required: false,
+    value: ParameterValue::Text { length_max: 64 },
+};
+const AFTER: Parameter = Parameter {
+    name: "after",
+    description: "The text next of the page before, after whose last document this one begins",
+    required: false,
+    value: ParameterValue::Text { length_max: NODES_BYTES_MAX },
+};
+const LIMIT: Parameter = Parameter {
+    name: "limit",
+    description: "The most documents to return; 50 if it is not given",
+    required: false,
+    value: ParameterValue::Integer { maximum: LIMIT_MAX as u64 },
+};
+/// The parameters of lists.
+const PAGE: [Parameter; 2] = [AFTER, LIMIT];
+const BY_STATE: [Parameter; 3] = [STATE_OF, AFTER, LIMIT];
+const JOBS: [Parameter; 4] = [
+    STATE_OF,
+    Parameter {
+        name: "type",
+        description: "The type of the jobs to return",
+        required: false,
+        value: ParameterValue::Text { length_max: NAME_BYTES_MAX },
+    },
+    AFTER,
+    LIMIT,
+];
+const ENTRIES: [Parameter; 4] = [
+    STATE_OF,
+    Parameter {
+        name: "account",
+        description: "The id of an account that the entries change",
+        required: false,
+        value: ParameterValue::Text { length_max: NAME_BYTES_MAX },
+    },
+    AFTER,
+    LIMIT,
+];
+
+/// The queue whose events are sent.
+const OF_QUEUE: [Parameter; 2] = [
+    Parameter {
+        name: "database",
+        description: "The database of a queue, for the events of the queue and not of the server",
+        required: false,
+        value: ParameterValue::Text { length_max: NAME_BYTES_MAX },
+    },
+    Parameter {
+        name: "queue",
+        description: "The collection of the queue",
+        required: false,
+        value: ParameterValue::Text { length_max: NAME_BYTES_MAX },
+    },
+];
+
 /// A request that is carried out once for each idempotency key.
 const WRITE: Route<Api> = Route {
     method: RouteMethod::Post,
@@ -131,7 +195,7 @@ const READ: Route<Api> = Route {
     ..WRITE
 };
 
-pub(super) static ROUTES: [Route<Api>; 35] = [
+pub(super) static ROUTES: [Route<Api>; 48] = [
     Route {
         path: "/v1/{database}/queues/{queue}/jobs",
         operation: "enqueueJob",
@@ -150,6 +214,62 @@ pub(super) static ROUTES: [Route<Api>; 35] = [
         reply: Reply::Json { schema: "CanceledJob" },
         handler: |api, call| Box::pin(queues::cancel(api, call)),
         ..WRITE
+    },
+    Route {
+        path: "/v1/{database}/queues/{queue}/jobs",
+        operation: "listJobs",
+        tag: &QUEUES,
+        summary: "Return the jobs in a state, those with the greatest ids first",
+        query: &JOBS,
+        reply: Reply::Json { schema: "Jobs" },
+        handler: |api, call| Box::pin(lists::jobs(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/{database}/queues/{queue}/jobs/{job}",
+        operation: "getJob",
+        tag: &QUEUES,
+        summary: "Return a job",
+        reply: Reply::Json { schema: "OneJob" },
+        handler: |api, call| Box::pin(lists::job(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/{database}/queues/{queue}/jobs/{job}/retry",
+        operation: "retryJob",
+        tag: &QUEUES,
+        summary: "Return a job that was given up to its queue, with all its attempts again",
+        reply: Reply::Json { schema: "RetriedJob" },
+        handler: |api, call| Box::pin(queues::retry(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/queues/{queue}/depth",
+        operation: "getQueueDepth",
+        tag: &QUEUES,
+        summary: "Return the numbers of jobs by state",
+        reply: Reply::Json { schema: "QueueDepth" },
+        handler: |api, call| Box::pin(queues::depth(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/{database}/queues/{queue}/pause",
+        operation: "pauseQueue",
+        tag: &QUEUES,
+        summary: "Keep all workers from claiming jobs; they finish those that they have",
+        body: Some("PauseReason"),
+        reply: Reply::Json { schema: "Done" },
+        handler: |api, call| Box::pin(queues::pause(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/{database}/queues/{queue}/resume",
+        operation: "resumeQueue",
+        tag: &QUEUES,
+        summary: "Let workers claim jobs again",
+        reply: Reply::Json { schema: "ResumedQueue" },
+        handler: |api, call| Box::pin(queues::resume(api, call)),
+        ..STEP
     },
     Route {
         path: "/v1/{database}/queues/{queue}/claims",
@@ -242,6 +362,26 @@ pub(super) static ROUTES: [Route<Api>; 35] = [
         ..WRITE
     },
     Route {
+        path: "/v1/{database}/ledgers/{ledger}/accounts",
+        operation: "listAccounts",
+        tag: &LEDGERS,
+        summary: "Return the accounts of a ledger, those with the greatest ids first",
+        query: &PAGE,
+        reply: Reply::Json { schema: "Accounts" },
+        handler: |api, call| Box::pin(lists::accounts(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/{database}/ledgers/{ledger}/entries",
+        operation: "listEntries",
+        tag: &LEDGERS,
+        summary: "Return the entries in a state, those with the greatest ids first",
+        query: &ENTRIES,
+        reply: Reply::Json { schema: "Entries" },
+        handler: |api, call| Box::pin(lists::entries(api, call)),
+        ..READ
+    },
+    Route {
         path: "/v1/{database}/ledgers/{ledger}/holds",
         operation: "postHold",
         tag: &LEDGERS,
@@ -319,6 +459,16 @@ pub(super) static ROUTES: [Route<Api>; 35] = [
         reply: Reply::Json { schema: "TwoPhaseState" },
         handler: |api, call| Box::pin(two_phase::begin_two_phase(api, call)),
         ..WRITE
+    },
+    Route {
+        path: "/v1/{database}/two-phase/{collection}/transactions",
+        operation: "listTwoPhase",
+        tag: &TWO_PHASE,
+        summary: "Return the transactions in a state, those with the greatest ids first",
+        query: &BY_STATE,
+        reply: Reply::Json { schema: "TwoPhaseTransactions" },
+        handler: |api, call| Box::pin(lists::two_phase(api, call)),
+        ..READ
     },
     Route {
         path: "/v1/{database}/two-phase/{collection}/transactions/{transaction}/advance",
@@ -411,6 +561,16 @@ pub(super) static ROUTES: [Route<Api>; 35] = [
         ..STEP
     },
     Route {
+        path: "/v1/{database}/synced/{collection}/pending",
+        operation: "listPendingSynced",
+        tag: &SYNCED,
+        summary: "Return the main documents whose flag is set, those with the greatest ids first",
+        query: &PAGE,
+        reply: Reply::Json { schema: "PendingSynced" },
+        handler: |api, call| Box::pin(lists::pending(api, call)),
+        ..READ
+    },
+    Route {
         path: "/v1/{database}/synced/{collection}/audit",
         operation: "auditSynced",
         tag: &SYNCED,
@@ -449,6 +609,32 @@ pub(super) static ROUTES: [Route<Api>; 35] = [
         reply: Reply::Json { schema: "Swept" },
         handler: |api, call| Box::pin(trees::sweep_tree(api, call)),
         ..STEP
+    },
+    Route {
+        path: "/v1/operations",
+        operation: "listOperations",
+        summary: "Return the commands that run, and the open transactions",
+        reply: Reply::Json { schema: "Operations" },
+        handler: |api, call| Box::pin(lists::operations(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/events",
+        operation: "streamEvents",
+        summary: "Send the rates of the server, or the numbers of jobs of a queue, once a second (server-sent events)",
+        query: &OF_QUEUE,
+        reply: Reply::Text { media_types: &[events::MEDIA_TYPE] },
+        handler: |api, call| Box::pin(events::events(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/readyz",
+        operation: "getReadiness",
+        summary: "Answer whether requests are taken; the problem names the parts that do not work",
+        access: RouteAccess::Open,
+        problems: &[ProblemKind::Unavailable],
+        handler: |api, _| Box::pin(readiness::ready(api)),
+        ..READ
     },
     Route {
         path: "/metrics",

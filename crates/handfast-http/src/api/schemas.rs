@@ -14,6 +14,11 @@ pub(super) fn description() -> Description {
         problem_properties: json!({
             "code": { "type": "integer", "description": "The code of the server's error" },
             "codeName": { "type": "string" },
+            "parts": {
+                "type": "array",
+                "description": "The parts that do not work",
+                "items": object(&[("part", text("server or store")), ("detail", text("Why it does not work"))]),
+            },
             "errInfo": { "type": "object", "description": "What the error is about" },
         }),
         login: Login::Password,
@@ -51,6 +56,12 @@ fn amount(description: &str) -> Value {
 
 fn count(description: &str) -> Value {
     whole(0, i64::MAX, description)
+}
+
+/// A page of a list of documents.
+fn page(name: &str, item: &str) -> Value {
+    let next = text("The text after of the next page; missing at the end");
+    with_required(&[(name, list(document(item))), ("next", next)], &[name])
 }
 
 fn one_of(values: &[&str], description: &str) -> Value {
@@ -129,6 +140,28 @@ fn queue_schemas() -> Value {
             &["inserted"],
         ),
         "CanceledJob": object(&[("canceled", flag("Whether the job is canceled now, or will be when its worker returns it"))]),
+        "Jobs": page("jobs", "A job, as it is stored"),
+        "OneJob": object(&[("job", document("The job, as it is stored"))]),
+        "RetriedJob": object(&[("retried", flag("Whether the job had been given up, and waits again"))]),
+        "QueueDepth": with_required(
+            &[
+                ("due", count("Jobs that are due")),
+                ("scheduled", count("Jobs whose time has not come")),
+                ("processing", count("Jobs that workers have")),
+                ("silent", count("Those of them whose workers are silent")),
+                ("failed", count("Jobs that were given up")),
+                ("canceled", count("Jobs that were canceled")),
+                ("done", count("Jobs that are done")),
+                ("foreign", count("Documents that cannot be read as jobs")),
+                ("oldestDueMillis", millis("The time for which the oldest job has been due")),
+                ("paused", flag("Whether workers claim no jobs")),
+                ("pausedSince", date("The time of the pause")),
+                ("reason", text("The reason of the pause")),
+            ],
+            &["due", "scheduled", "processing", "silent", "failed", "canceled", "done", "foreign", "paused"],
+        ),
+        "PauseReason": with_required(&[("reason", text("Why, for people; at most 2,000 characters"))], &[]),
+        "ResumedQueue": object(&[("wasPaused", flag("Whether the queue was paused"))]),
         "Claim": with_required(
             &[
                 ("worker", text("The name of the worker")),
@@ -204,6 +237,8 @@ fn ledger_schemas() -> Value {
             &[("canceled", flag("true")), ("reversedBy", any("The id of the entry that reverses a committed one"))],
             &["canceled"],
         ),
+        "Accounts": page("accounts", "An account, as it is stored; its balance has a request of its own"),
+        "Entries": page("entries", "An entry, as it is stored"),
         "NewHold": with_required(
             &[
                 ("_id", any("The id of the hold")),
@@ -251,6 +286,8 @@ fn shared_schemas() -> Value {
     let more = || flag("Whether there may be more of them");
     json!({
         "Done": object(&[]),
+        "Operations": object(&[("operations", list(document("A command that runs, or an open transaction, as currentOp has it")))]),
+        "PendingSynced": page("documents", "A main document, as it is stored"),
         "Count": with_required(&[("count", at_most())], &[]),
         "Swept": object(&[("swept", count("Those that were done")), ("failed", failed()), ("more", more())]),
         "OnceUpdate": with_required(
@@ -341,6 +378,7 @@ fn two_phase_schemas() -> Value {
             ],
             &["_id"],
         ),
+        "TwoPhaseTransactions": page("transactions", "A transaction, as it is stored"),
         "TwoPhaseState": object(&[("_id", id()), ("state", state())]),
         "Application": object(&[("application", application())]),
         "TwoPhaseReason": object(&[("reason", text("Why it is canceled")), ("application", application())]),

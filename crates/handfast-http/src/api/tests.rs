@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{ApiOptions, CommandClient, CommandServer, router};
+use super::{ApiOptions, CommandClient, CommandServer, NotReady, router};
 
 /// A server with answers for its next commands, and the commands that it has received.
 #[derive(Clone, Default)]
-struct FakeServer {
+pub(super) struct FakeServer {
     answers: Arc<Mutex<VecDeque<Document>>>,
     received: Arc<Mutex<Vec<(String, Document)>>>,
     /// The logins that were tried; `None` for a server without users.
@@ -26,23 +26,33 @@ struct FakeServer {
 }
 
 impl FakeServer {
-    fn answering(answers: impl IntoIterator<Item = Document>) -> Self {
+    pub(super) fn answering(answers: impl IntoIterator<Item = Document>) -> Self {
         FakeServer { answers: Arc::new(Mutex::new(answers.into_iter().collect())), ..FakeServer::default() }
     }
 
-    fn router(&self) -> Router {
+    pub(super) fn router(&self) -> Router {
         let sources = Sources::seeded(1);
         router(Arc::new(self.clone()), &sources, ApiOptions::default(), CancellationToken::new())
     }
 
     /// Returns the names of the commands that it has received.
-    fn received(&self) -> Vec<String> {
+    pub(super) fn received(&self) -> Vec<String> {
         let received = self.received.lock().unwrap();
         received.iter().filter_map(|(_, command)| command.keys().next().cloned()).collect()
     }
+
+    /// Returns a command that it has received.
+    pub(super) fn received_command(&self, place: usize) -> Document {
+        self.received.lock().unwrap()[place].1.clone()
+    }
 }
 
+#[async_trait]
 impl CommandServer for FakeServer {
+    async fn not_ready(&self) -> Vec<NotReady> {
+        Vec::new()
+    }
+
     fn requires_login(&self) -> bool {
         self.logins.is_some()
     }
@@ -80,7 +90,7 @@ impl CommandClient for FakeServer {
     }
 }
 
-fn done() -> Document {
+pub(super) fn done() -> Document {
     doc! { "ok": 1.0 }
 }
 
@@ -89,7 +99,7 @@ fn none() -> Document {
     doc! { "cursor": { "firstBatch": [] }, "ok": 1.0 }
 }
 
-fn failed(code: i32, label: &str) -> Document {
+pub(super) fn failed(code: i32, label: &str) -> Document {
     doc! { "ok": 0.0, "errmsg": "why", "code": code, "errorLabels": [label] }
 }
 

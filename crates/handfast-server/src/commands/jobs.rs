@@ -8,15 +8,21 @@
 //! handfastFailJob         {claimState}
 //! handfastReleaseJob      {claimState}
 //! handfastCancelJob       {canceled}
+//! handfastRetryJob        {retried}            a job that was given up, with all its attempts again
+//! handfastPauseQueue      {}                   no job is claimed until handfastResumeQueue
+//! handfastQueueDepth      {due, scheduled, processing, silent, failed, canceled, done, foreign, paused}
 //! ```
 
 pub(super) mod cancel;
 pub(super) mod claim;
 pub(super) mod complete;
+pub(super) mod depth;
 pub(super) mod enqueue;
 pub(super) mod fail;
+pub(super) mod pause;
 pub(super) mod release;
 pub(super) mod renew;
+pub(super) mod retry;
 
 use bson::Bson;
 use bson::oid::ObjectId;

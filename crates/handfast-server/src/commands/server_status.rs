@@ -8,7 +8,8 @@ use crate::error::CommandResult;
 use crate::lock::lock;
 use crate::metrics::Counter;
 use crate::reply::Answer;
-use crate::writer::Writer;
+use crate::writer::{Writer, decimal};
+use handfast_store::Durations;
 use std::sync::atomic::Ordering;
 
 pub(crate) const COMMAND: Command = Command {
@@ -32,7 +33,14 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut writer = Writer::new();
     writer.put("host", super::host_info::host_name()).put("version", MONGODB_VERSION);
     writer.put("process", "handfast").put("pid", i64::from(std::process::id()));
-    writer.begin_document("handfast").put("version", VERSION).end();
+    writer.begin_document("handfast").put("version", VERSION);
+    if let Some(storage) = &shared.options.storage {
+        writer.begin_document("storage").put("newestCommit", whole(u128::from(storage.newest_commit().0)));
+        writer.put("oldestSnapshot", whole(u128::from(storage.oldest_snapshot().0)));
+        put_durations(&mut writer, "sync", storage.sync_durations());
+        writer.end();
+    }
+    writer.end();
     writer.put("uptime", uptime.as_secs_f64().floor()).put("uptimeMillis", whole(uptime.as_millis()));
     writer.put("uptimeEstimate", whole(u128::from(uptime.as_secs()))).put("localTime", shared.sources.clock.now());
     let open = shared.connections.load(Ordering::Acquire);
@@ -49,6 +57,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     writer.put("query", value(&operations.query)).put("update", value(&operations.update));
     writer.put("delete", value(&operations.delete)).put("getmore", value(&operations.getmore));
     writer.put("command", value(&operations.command)).end();
+    writer.begin_document("opLatencies");
+    put_durations(&mut writer, "reads", &metrics.read_latencies);
+    put_durations(&mut writer, "writes", &metrics.write_latencies);
+    writer.end();
     put_transactions(call, &mut writer);
     writer.begin_document("logicalSessionRecordCache");
     writer.put("activeSessionsCount", whole(shared.sessions.len() as u128));
@@ -97,6 +109,18 @@ fn put_transactions(call: &Call<'_>, writer: &mut Writer) {
     writer.put("retriedStatementsCount", value(&call.shared.metrics.retried_statements)).end();
 }
 
+/// Writes the sum of durations in microseconds, and their distribution by buckets, each with its least duration.
+fn put_durations(writer: &mut Writer, name: &str, durations: &Durations) {
+    writer.begin_document(name).put("latency", whole(durations.sum().as_micros()));
+    writer.put("ops", whole(u128::from(durations.count()))).begin_array("histogram");
+    let mut digits = [0; 20];
+    for (place, (micros, count)) in durations.buckets().enumerate() {
+        writer.begin_document(decimal(place, &mut digits)).put("micros", whole(u128::from(micros)));
+        writer.put("count", whole(u128::from(count))).end();
+    }
+    writer.end().end();
+}
+
 fn put_metrics(call: &Call<'_>, writer: &mut Writer) {
     let counts = call.shared.cursors.counts();
     writer.begin_document("metrics").begin_document("commands");
@@ -142,5 +166,23 @@ mod tests {
         let find =
             reply.get_document("metrics").unwrap().get_document("commands").unwrap().get_document("find").unwrap();
         assert_eq!((find.long("total"), find.long("failed")), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn the_durations_of_reads_and_writes_are_counted_in_buckets() {
+        let mut server = TestServer::adjustable();
+        let mut client = server.connect();
+        insert(&mut client, "c", &numbered(3)).await;
+        for _ in 0..3 {
+            client.run("d", rawdoc! { "find": "c" }).await;
+        }
+        let reply = client.run("admin", rawdoc! { "serverStatus": 1 }).await;
+        let latencies = reply.get_document("opLatencies").unwrap();
+        for (name, expected) in [("reads", 3), ("writes", 1)] {
+            let of = latencies.get_document(name).unwrap();
+            let buckets = of.get_array("histogram").unwrap().into_iter();
+            let counted: i64 = buckets.map(|bucket| bucket.unwrap().as_document().unwrap().long("count")).sum();
+            assert_eq!((of.long("ops"), counted), (expected, expected), "{name}");
+        }
     }
 }

@@ -69,11 +69,12 @@ const FURTHER_COMMANDS: &str = "
     getPrevError getQueryableEncryptionCountInfo getShardMap getShardVersion getTransitionToDedicatedConfigServerStatus godinsert
     grantPrivilegesToRole grantRolesToRole grantRolesToUser group
     handfastAdvanceTwoPhase handfastApplyOnce handfastAuditSynced handfastBackup handfastBalance handfastBeginTwoPhase
-    handfastCancelEntry handfastCancelJob handfastCancelTwoPhase handfastCaptureHold handfastClaimJobs handfastCompensateTwoPhase
-    handfastCompleteJob handfastDeleteSynced handfastEnqueueJob handfastFailJob handfastFinishUpdates handfastInsertSynced
-    handfastOpenAccount handfastOpenSyncFlag handfastOpenTwoPhase handfastPostEntry handfastPostHold handfastReadTree
-    handfastReconcileLedger handfastRecoverTwoPhase handfastReleaseHold handfastReleaseJob handfastRenewJob handfastSetSynced
-    handfastSweepSynced handfastSweepTree handfastWriteTree httpClientRequest invalidateUserCache isdbgrid
+    handfastCancelEntry handfastCancelJob handfastCancelTwoPhase handfastCaptureHold handfastClaimJobs
+    handfastCompensateTwoPhase handfastCompleteJob handfastDeleteSynced handfastEnqueueJob handfastFailJob
+    handfastFinishUpdates handfastInsertSynced handfastOpenAccount handfastOpenSyncFlag handfastOpenTwoPhase
+    handfastPauseQueue handfastPostEntry handfastPostHold handfastQueueDepth handfastReadTree handfastReconcileLedger
+    handfastRecoverTwoPhase handfastReleaseHold handfastReleaseJob handfastRenewJob handfastResumeQueue handfastRetryJob
+    handfastSetSynced handfastSweepSynced handfastSweepTree handfastWriteTree httpClientRequest invalidateUserCache isdbgrid
     killAllSessions killAllSessionsByPattern listShards lockInfo logRotate medianKey mergeAllChunksOnShard mergeChunks modifyChangeStreams
     moveChunk moveCollection movePrimary moveRange netstat oidReset parallelCollectionScan planCacheClear planCacheClearFilters
     planCacheListFilters planCacheListPlans planCacheListQueryShapes planCacheSetFilter prepareTransaction profile

@@ -8,7 +8,7 @@ use anyhow::Result;
 use async_trait::async_trait;
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_http::ConnectionOptions;
-use handfast_http::api::{self, ApiOptions, CommandClient, CommandServer};
+use handfast_http::api::{self, ApiOptions, CommandClient, CommandServer, NotReady};
 use handfast_server::auth::{Password, UserName};
 use handfast_server::{InProcess, LocalClient};
 use handfast_store::Sources;
@@ -80,7 +80,16 @@ impl HttpListeners {
 /// The server, as the API uses it.
 struct ServerOfApi(InProcess);
 
+#[async_trait]
 impl CommandServer for ServerOfApi {
+    async fn not_ready(&self) -> Vec<NotReady> {
+        if self.0.is_shutting_down() {
+            return vec![NotReady { part: "server", detail: "it stops".to_owned() }];
+        }
+        let checked = self.0.check_store().await;
+        checked.err().map(|error| NotReady { part: "store", detail: error.to_string() }).into_iter().collect()
+    }
+
     fn requires_login(&self) -> bool {
         self.0.requires_login()
     }

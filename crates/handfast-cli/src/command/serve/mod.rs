@@ -64,7 +64,11 @@ pub(super) async fn run(
     }
 
     let backup = opened.backups(configuration)?.map(|backups| Arc::new(backups) as Arc<dyn Backup>);
-    let server = Server::new(listeners, Options { tls, backup, ..options(settings) }, opened.database.clone());
+    let server = Server::new(
+        listeners,
+        Options { tls, backup, storage: opened.storage(), ..options(settings) },
+        opened.database.clone(),
+    );
     let handle = server.shutdown_handle();
     let has_http = settings.http.is_some();
     announce(settings, server.addresses(), &http.urls()?, &opened, console)?;

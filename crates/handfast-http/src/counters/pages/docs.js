@@ -65,7 +65,9 @@ function operationOf(path, method, operation) {
   const needsToken = operation.security.length > 0;
   if (needsToken) {
     const isFree = operation.security.some((scheme) => Object.keys(scheme).length === 0);
-    article.append(made("p", isFree ? "Needs a token, unless reading is public." : "Needs a token, if there are tokens.", { className: "note" }));
+    const token = isFree ? "Needs a token, unless reading is public." : "Needs a token, if there are tokens.";
+    const password = "Needs the name and the password of a user, if the server has users.";
+    article.append(made("p", operation.security.some((scheme) => scheme.password) ? password : token, { className: "note" }));
   }
   if (operation.parameters.length) {
     article.append(made("h4", "Parameters"), table(["Name", "In", "Type", "Meaning"], operation.parameters.map((parameter) =>

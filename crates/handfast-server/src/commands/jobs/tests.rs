@@ -242,6 +242,47 @@ async fn a_job_fails_is_delayed_given_up_and_canceled() {
 }
 
 #[tokio::test]
+async fn a_job_that_was_given_up_is_retried_and_a_paused_queue_gives_no_jobs() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        let depth = || rawdoc! { "handfastQueueDepth": "jobs" };
+        let reply = client.run("d", depth()).await;
+        assert_eq!((reply.int("due"), reply.flag("paused")), (0, false), "of no queue");
+        for id in 1..=3 {
+            client.run("d", enqueue(rawdoc! { "_id": id, "type": "mail" })).await;
+        }
+        let jobs = claimed(&mut client).await;
+        let mut fail = of_claim("handfastFailJob", &jobs[0]);
+        fail.append(cstr!("error"), "no such address");
+        fail.append(cstr!("giveUp"), true);
+        check(&mut client, fail, rawdoc! { "claimState": "held" }).await;
+        check(&mut client, of_claim("handfastCompleteJob", &jobs[1]), rawdoc! { "claimState": "held" }).await;
+        let reply = client.run("d", depth()).await;
+        let counts = ["due", "processing", "failed", "done"].map(|name| reply.int(name));
+        assert_eq!(counts, [0, 1, 1, 1]);
+        let retry = |id: i32| rawdoc! { "handfastRetryJob": "jobs", "job": { "_id": id } };
+        let failed = jobs[0].int("_id");
+        // The reply may be lost, and the command is sent again.
+        for (id, retried) in [(failed, true), (failed, false), (9, false)] {
+            check(&mut client, retry(id), rawdoc! { "retried": retried }).await;
+        }
+        let pause = rawdoc! { "handfastPauseQueue": "jobs", "reason": "the mail server is moved" };
+        for _ in 0..2 {
+            check(&mut client, pause.clone(), rawdoc! {}).await;
+        }
+        let reply = client.run("d", depth()).await;
+        assert_eq!((reply.int("due"), reply.text("reason")), (1, "the mail server is moved"));
+        assert!(claimed(&mut client).await.is_empty(), "paused");
+        for was_paused in [true, false] {
+            check(&mut client, rawdoc! { "handfastResumeQueue": "jobs" }, rawdoc! { "wasPaused": was_paused }).await;
+        }
+        assert_eq!(claimed(&mut client).await.len(), 1);
+        let long = rawdoc! { "handfastPauseQueue": "jobs", "reason": "x".repeat(2_001) };
+        assert_eq!(error_of(&client.run("d", long).await).0, 2);
+    }
+}
+
+#[tokio::test]
 async fn jobs_have_unique_keys_also_after_their_collection_was_dropped() {
     for mut server in TestServer::over_each_engine() {
         let mut client = server.connect();
