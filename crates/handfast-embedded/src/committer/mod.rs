@@ -16,6 +16,7 @@
 //! *may be applied*, and every later write is refused until the store is opened again. Readers continue with the last
 //! published snapshot.
 
+mod change_log;
 mod deletions;
 mod published;
 mod read_log;
@@ -33,8 +34,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use handfast_mql::Code;
-use handfast_store::{Applied, CommitTimestamp, Durability, Error as StoreError, ErrorClass, Result as StoreResult};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use handfast_store::{
+    Applied, CommitTimestamp, Durability, Error as StoreError, ErrorClass, Result as StoreResult, Sources,
+};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::Options;
 use crate::catalog::Catalog;
@@ -44,6 +47,7 @@ use crate::engine::{Engine, Readiness, View};
 use crate::error::{Error, Result};
 use crate::format::{CollectionId, Verify};
 
+use change_log::LogWriter;
 pub(crate) use deletions::Deletions;
 pub(crate) use published::{Publisher, Snapshot};
 use read_log::ReadLog;
@@ -150,6 +154,10 @@ pub(crate) struct Shared {
     pub(crate) operations: AtomicU64,
     /// Documents that atomic batches read again before they wrote them.
     pub(crate) reads: AtomicU64,
+    /// The last published commit, for readers of the log of changes. It is set while the log is on.
+    pub(crate) published: watch::Sender<CommitTimestamp>,
+    /// Notified when the log of changes has more bytes than it may have.
+    pub(crate) log_is_full: Arc<Notify>,
 }
 
 /// The newest applied state, synced or not: to search in, never to answer from.
@@ -173,10 +181,17 @@ impl Shared {
 
 impl Committer {
     /// Starts the thread.
-    pub(crate) fn start(engine: Arc<dyn Engine>, witness: Witness, chain: Chain, options: &Options) -> Result<Self> {
+    pub(crate) fn start(
+        engine: Arc<dyn Engine>,
+        witness: Witness,
+        chain: Chain,
+        options: &Options,
+        sources: &Sources,
+    ) -> Result<Self> {
         let verify = if options.verify_checksums { Verify::Checksums } else { Verify::Nothing };
         let view = engine.view();
         let catalog = Arc::new(Catalog::load(view.as_ref())?);
+        let log = LogWriter::load(view.as_ref(), sources)?;
         let timestamp = chain.last.timestamp;
         let latest = Latest { timestamp, view, catalog: catalog.clone() };
         let publisher = Publisher::new(latest.clone(), engine.written_bytes());
@@ -189,6 +204,8 @@ impl Committer {
             syncs: AtomicU64::new(0),
             operations: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            published: watch::Sender::new(timestamp),
+            log_is_full: Arc::default(),
         });
         let (queue, operations) = mpsc::channel();
         let mut state = State {
@@ -206,6 +223,8 @@ impl Committer {
             dirty: false,
             unpublished: false,
             stopped: None,
+            log,
+            sources: sources.clone(),
             options: options.clone(),
         };
         let thread = std::thread::Builder::new()
@@ -289,6 +308,9 @@ struct State {
     unpublished: bool,
     /// The error after which nothing is written any more.
     stopped: Option<Error>,
+    /// The log of changes, while it is on.
+    log: Option<LogWriter>,
+    sources: Sources,
     options: Options,
 }
 
@@ -358,10 +380,14 @@ impl State {
             let mut writer = Writer::new(self);
             let good = operation.work.run(&mut writer);
             let failure = writer.failure.take();
+            let records = std::mem::take(&mut writer.records);
             if let Some(error) = failure {
                 return Err(error);
             }
             if good {
+                if let Some(log) = &mut self.log {
+                    log.stage(records, self.timestamp, &mut self.staged, &self.sources);
+                }
                 self.staged.keep();
             } else {
                 self.staged.roll_back();
@@ -431,6 +457,12 @@ impl State {
         let written_bytes = self.engine.written_bytes();
         self.shared.publisher.publish(state, written_bytes);
         self.unpublished = false;
+        if let Some(log) = &self.log {
+            self.shared.published.send_replace(self.timestamp);
+            if log.bytes() > self.options.change_log_bytes_max {
+                self.shared.log_is_full.notify_one();
+            }
+        }
         let kept_from = written_bytes.saturating_sub(self.options.snapshot_bytes_max);
         let ended = self.shared.publisher.end_before(kept_from);
         if ended > 0 {
