@@ -14,6 +14,7 @@ use crate::cursors::{Description, Results};
 use crate::dispatch::{time_is_over, within};
 use crate::error::{CommandError, CommandResult};
 use crate::fail_points::FailPoints;
+use crate::fail_points::cursor::fail_get_more;
 use crate::memory_budget::MemoryReservation;
 use crate::reply::Answer;
 use crate::request::Request;
@@ -127,9 +128,16 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
     let began = shared.now();
     let (session, transaction) = (call.request.session, call.transaction_number());
     let mut taken = shared.cursors.take(id, &namespace, session, transaction, call.user_id())?;
+    let failure = fail_get_more(shared.fail_points.as_ref());
     let Results::Documents(batches) = &mut taken.results else {
-        return changes::next_batch(call, taken, batch_size).await;
+        return match failure {
+            Some(error) => Err(changes::of_stream(error)),
+            None => changes::next_batch(call, taken, batch_size).await,
+        };
     };
+    if let Some(error) = failure {
+        return Err(error);
+    }
     if call.request.max_time.is_some() {
         shared.cursors.put_back(taken, began);
         let text = "cannot set maxTimeMS on getMore command for a non-awaitData cursor";

@@ -190,6 +190,26 @@ async fn a_getmore_that_waits_ends_with_its_cursor_and_with_the_server() {
 }
 
 #[tokio::test]
+async fn an_error_of_a_getmore_says_whether_the_stream_can_be_resumed() {
+    let options = Options { test_commands: true, ..Options::default() };
+    let mut server = TestServer::new(Streaming::new(), options);
+    let mut client = server.connect();
+    for (code, label) in [(91, "ResumableChangeStreamError"), (280, "NonResumableChangeStreamError")] {
+        let id = client.run("d", open(rawdoc! {})).await.get_document("cursor").unwrap().get_i64("id").unwrap();
+        let point = rawdoc! {
+            "configureFailPoint": "failGetMoreAfterCursorCheckout", "mode": { "times": 1 }, "data": { "errorCode": code },
+        };
+        client.run("admin", point).await;
+        client.send(handfast_wire::Flags::default(), "d", rawdoc! { "getMore": id, "collection": "c" }, &[]).await;
+        let (.., reply) = client.receive_all().await.unwrap();
+        assert_eq!(reply.get_i32("code").unwrap(), code);
+        let labels: Vec<_> = reply.get_array("errorLabels").unwrap().into_iter().flatten().collect();
+        assert_eq!(labels, [bson::RawBsonRef::String(label)]);
+        assert_eq!(client.refused("d", rawdoc! { "getMore": id, "collection": "c" }).await.0, 43);
+    }
+}
+
+#[tokio::test]
 async fn only_a_change_stream_has_a_waiting_time() {
     let mut server = TestServer::adjustable();
     let mut client = server.connect();
