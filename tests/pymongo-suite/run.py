@@ -8,7 +8,7 @@
 
     standalone       against `handfast serve --topology standalone`
     replica-set      the same files against `handfast serve --test-commands`
-    transactions     transactions, sessions, retryable writes and reads, against `handfast serve --test-commands`
+    transactions     transactions, sessions, retryable writes and reads, change streams, against `handfast serve --test-commands`
     mongos           those of transactions against `handfast serve --topology mongos --test-commands`: cases that only a router is asked
     auth             logins, and sessions of users, against `handfast serve --auth --test-commands` with the user "boss" (role root), whose
                      password is in BOSS_PASSWORD
@@ -56,6 +56,7 @@ FILES = [
 ]
 TRANSACTION_FILES = [
     "test_causal_consistency.py",
+    "test_change_stream.py",
     "test_read_write_concern_spec.py",
     "test_retryable_reads.py",
     "test_retryable_reads_unified.py",

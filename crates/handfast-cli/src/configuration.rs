@@ -32,7 +32,9 @@ use toml::{Table, Value};
 pub(crate) use explicit::ExplicitSettings;
 pub(crate) use settings::{OPTIONAL, Settings};
 pub(crate) use stores::{NamedStore, Stores};
-pub(crate) use value::{Bytes, ConnectionString, Durability, LogFormat, LogLevel, RedisUrl, Span, Topology};
+pub(crate) use value::{
+    Bytes, ChangeStreams, ConnectionString, Durability, LogFormat, LogLevel, RedisUrl, Span, Topology,
+};
 
 /// The default file, which may be missing.
 pub(crate) const DEFAULT_FILE: &str = "handfast.toml";

@@ -88,7 +88,8 @@ pub(crate) fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -
     let mut opened = directory::open(&locked, options)?;
     let timestamp = snapshot.timestamp();
     let mut copy = BackupCopy { engine: &opened.engine, chain: opened.chain, timestamp, done: Backup::default() };
-    for keyspace in Keyspace::ALL {
+    // A copy is another store from now on: it begins a log of its own, and refuses the tokens of this one.
+    for keyspace in [Keyspace::Documents, Keyspace::Indexes, Keyspace::Metadata] {
         copy.keyspace(snapshot, keyspace)?;
     }
     let BackupCopy { chain, done, .. } = copy;
@@ -152,7 +153,8 @@ impl BackupCopy<'_> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for row in view.range(keyspace, (start, Bound::Unbounded), Direction::Forward) {
             let (key, value) = row?;
-            if keyspace == Keyspace::Metadata && *key == *MetadataKey::LastBatch.encode() {
+            let own = [MetadataKey::LastBatch.encode(), MetadataKey::ChangeLog.encode()];
+            if keyspace == Keyspace::Metadata && own.iter().any(|own| **own == *key) {
                 continue;
             }
             match keyspace {
@@ -164,7 +166,7 @@ impl BackupCopy<'_> {
                     open_index_entry(&key, &value, Verify::Checksums)?;
                     self.done.entries += 1;
                 }
-                Keyspace::Metadata => {
+                Keyspace::Metadata | Keyspace::Changes => {
                     open_metadata(&key, &value)?;
                 }
             }

@@ -8,6 +8,8 @@
 //!             value  1 | crc32 u32 | length of the key of the index u16
 //! metadata    key    a letter and an id, see `MetadataKey`
 //!             value  1 | crc32 u32 | content
+//! changes     key    commit timestamp u64 | index of the change in the commit u32
+//!             value  1 | crc32 u32 | bytes of the log u64 | cluster time u64 | time of day i64 | UUID | BSON
 //! ```
 //!
 //! The checksum covers the map's number, the key, and the bytes after the checksum, so a value under another key than its own
@@ -15,8 +17,9 @@
 //! damages that also pass the engine's checksums of blocks.
 
 use handfast_store::CommitTimestamp;
+use handfast_store::change_stream::ChangePosition;
 
-use crate::engine::{Bytes, KEY_BYTES_MAX, Keyspace};
+use crate::engine::{Bytes, KEY_BYTES_MAX, Keyspace, View};
 use crate::error::{Error, Result};
 
 #[cfg(test)]
@@ -168,6 +171,8 @@ pub(crate) enum MetadataKey {
     NextCollection,
     /// The names, options and indexes of a collection.
     Collection(CollectionId),
+    /// The log of changes, while there is one.
+    ChangeLog,
     /// The counts of a collection.
     Counts(CollectionId),
     /// A dropped collection whose keys are being removed.
@@ -184,6 +189,7 @@ impl MetadataKey {
         match self {
             MetadataKey::LastBatch => b"b".to_vec(),
             MetadataKey::NextCollection => b"n".to_vec(),
+            MetadataKey::ChangeLog => b"l".to_vec(),
             MetadataKey::Collection(id) => [b"c", &id.0.to_be_bytes()[..]].concat(),
             MetadataKey::Counts(id) => [b"s", &id.0.to_be_bytes()[..]].concat(),
             MetadataKey::Dropped(id) => [b"d", &id.0.to_be_bytes()[..]].concat(),
@@ -206,6 +212,93 @@ impl MetadataKey {
             }
             _ => None,
         }
+    }
+}
+
+/// The state of the log of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChangeLogState {
+    /// A random id, which resume tokens have.
+    pub(crate) id: u64,
+    /// The log has the changes of all later commits.
+    pub(crate) since: CommitTimestamp,
+    /// The bits of the cluster time: the log has all changes from this moment on.
+    pub(crate) since_time: u64,
+    /// The bytes of the records that were trimmed.
+    pub(crate) trimmed_bytes: u64,
+}
+
+impl ChangeLogState {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let numbers = [self.id, self.since.0, self.since_time, self.trimmed_bytes];
+        metadata_value(&MetadataKey::ChangeLog.encode(), &numbers.map(u64::to_le_bytes).concat())
+    }
+
+    /// Reads the state; `None` if there is no log.
+    pub(crate) fn read(view: &dyn View) -> Result<Option<Self>> {
+        let key = MetadataKey::ChangeLog.encode();
+        let Some(value) = view.get(Keyspace::Metadata, &key)? else { return Ok(None) };
+        let content = open_metadata(&key, &value)?;
+        let [id, since, since_time, trimmed_bytes] =
+            content.as_chunks::<8>().0.try_into().map_err(|_| Error::Corrupt(describe(Keyspace::Metadata, &key)))?;
+        Ok(Some(ChangeLogState {
+            id: u64::from_le_bytes(id),
+            since: CommitTimestamp(u64::from_le_bytes(since)),
+            since_time: u64::from_le_bytes(since_time),
+            trimmed_bytes: u64::from_le_bytes(trimmed_bytes),
+        }))
+    }
+}
+
+/// Returns the key of a record of the log of changes.
+pub(crate) fn change_key(position: ChangePosition) -> Vec<u8> {
+    [&position.commit.0.to_be_bytes()[..], &position.index.to_be_bytes()].concat()
+}
+
+/// A record of the log of changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChangeRecord<'r> {
+    /// The bytes of all records up to this one since the log began.
+    pub(crate) total_bytes: u64,
+    /// The bits of the cluster time.
+    pub(crate) time: u64,
+    pub(crate) wall_millis: i64,
+    pub(crate) collection: [u8; 16],
+    pub(crate) content: &'r [u8],
+}
+
+impl<'r> ChangeRecord<'r> {
+    pub(crate) fn encode(self, key: &[u8]) -> Vec<u8> {
+        let (total_bytes, time) = (self.total_bytes.to_le_bytes(), self.time.to_le_bytes());
+        seal(
+            Keyspace::Changes,
+            key,
+            &[&total_bytes, &time, &self.wall_millis.to_le_bytes(), &self.collection, self.content],
+        )
+    }
+
+    /// Returns the position and the record of a key and its value.
+    ///
+    /// # Errors
+    /// `Corrupt`, with the key.
+    pub(crate) fn open(key: &[u8], value: &'r [u8], verify: Verify) -> Result<(ChangePosition, Self)> {
+        let damaged = || Error::Corrupt(describe(Keyspace::Changes, key));
+        let (commit, index) = key.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let index = u32::from_be_bytes(index.try_into().map_err(|_| damaged())?);
+        let position = ChangePosition { commit: CommitTimestamp(u64::from_be_bytes(*commit)), index };
+        let rest = open(Keyspace::Changes, key, value, verify).ok_or_else(damaged)?;
+        let (total_bytes, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let (time, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let (wall_millis, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let (collection, content) = rest.split_first_chunk::<16>().ok_or_else(damaged)?;
+        let record = ChangeRecord {
+            total_bytes: u64::from_le_bytes(*total_bytes),
+            time: u64::from_le_bytes(*time),
+            wall_millis: i64::from_le_bytes(*wall_millis),
+            collection: *collection,
+            content,
+        };
+        Ok((position, record))
     }
 }
 
@@ -268,7 +361,7 @@ pub(crate) fn describe(keyspace: Keyspace, key: &[u8]) -> String {
         text
     };
     match (keyspace, key.split_first_chunk::<4>()) {
-        (Keyspace::Metadata, _) | (_, None) => format!("{} key {}", keyspace.name(), hex(key)),
+        (Keyspace::Metadata | Keyspace::Changes, _) | (_, None) => format!("{} key {}", keyspace.name(), hex(key)),
         (_, Some((collection, rest))) => {
             format!("{} of collection {}, key {}", keyspace.name(), u32::from_be_bytes(*collection), hex(rest))
         }

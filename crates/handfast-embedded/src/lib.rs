@@ -24,6 +24,6 @@ mod write;
 pub use backup::{Backup, must_be_outside};
 pub use check::{CheckReport, Finding, Progress, Remedy, Repair};
 pub use error::{Error, Result};
-pub use options::{JOURNAL_BYTES_MIN, Options, SEALED_BUFFERS_MAX};
+pub use options::{ChangeLog, JOURNAL_BYTES_MIN, Options, SEALED_BUFFERS_MAX};
 pub use salvage::{Salvage, SalvagedPage};
 pub use store::{Costs, EmbeddedStore, check};

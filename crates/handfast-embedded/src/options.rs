@@ -34,6 +34,12 @@ pub struct Options {
     pub group_bytes_max: usize,
     /// The longest time until a write with `Memory` durability is synced.
     pub memory_sync_interval: Duration,
+    /// Whether the store logs its changes, for change streams.
+    pub change_log: ChangeLog,
+    /// Changes that are older are removed from the log.
+    pub change_log_age_max: Duration,
+    /// The records of the log of changes, in bytes. Beyond this bound the oldest are removed.
+    pub change_log_bytes_max: u64,
     /// The pause between two removals of documents that have expired under a TTL index; `None` for no removal in the background.
     pub expiry_interval: Option<Duration>,
     /// States of documents before and after each change that are kept while older snapshots are in use, in bytes. They are kept
@@ -61,6 +67,18 @@ pub struct Options {
     pub acknowledge_after_sync: bool,
 }
 
+/// Whether a store logs its changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChangeLog {
+    /// It does not, and a log that it has is removed. Change streams are refused.
+    Off,
+    /// It does from the first change stream on, until none was read for the age that the log has.
+    #[default]
+    OnDemand,
+    /// It does from its opening on.
+    On,
+}
+
 /// The smallest bound of the journal: two files of 64 MiB, one that is written, one that waits for its data to be flushed.
 pub const JOURNAL_BYTES_MIN: u64 = 128 * MIB;
 
@@ -81,6 +99,9 @@ impl Default for Options {
             group_operations_max: 4096,
             group_bytes_max: (16 * MIB) as usize,
             memory_sync_interval: Duration::from_millis(100),
+            change_log: ChangeLog::default(),
+            change_log_age_max: Duration::from_secs(24 * 60 * 60),
+            change_log_bytes_max: 1024 * MIB,
             expiry_interval: Some(Duration::from_secs(60)),
             read_log_bytes_max: (64 * MIB) as usize,
             step_documents_max: 1000,

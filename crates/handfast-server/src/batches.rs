@@ -22,11 +22,11 @@ pub(crate) const FIRST_BATCH: usize = 101;
 /// The largest size of an array element without its document: a type, a number, a zero byte.
 const ELEMENT_BYTES_MAX: usize = 12;
 /// The largest size of a reply without its documents: a namespace, an id, field names.
-const FRAME_BYTES_MAX: usize = 1024;
+pub(crate) const FRAME_BYTES_MAX: usize = 1024;
 /// The usual size of the fields behind the documents of a reply.
 const CLOSING_BYTES: usize = 128;
 /// The bytes that are fetched from the store without a reservation.
-const FIRST_PAGE_BYTES: usize = FREE_BYTES / 2;
+pub(crate) const FIRST_PAGE_BYTES: usize = FREE_BYTES / 2;
 /// Documents that are fetched from the store at once, at most.
 const PAGE_DOCUMENTS_MAX: usize = 10_000;
 
@@ -94,7 +94,7 @@ impl Batches {
     }
 }
 
-fn check_size(document: &RawDocument) -> CommandResult<()> {
+pub(crate) fn check_size(document: &RawDocument) -> CommandResult<()> {
     let size = document.as_bytes().len();
     if size <= ANSWER_BYTES_MAX {
         return Ok(());

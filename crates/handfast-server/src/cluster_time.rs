@@ -9,37 +9,47 @@
 //! read always sees all earlier writes, and the two times are equal. The time is a counter: each write increments it, and it is set to
 //! the clock's second once a second. So reading it is a single atomic load.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use bson::{DateTime, Timestamp};
+use handfast_store::ClusterClock;
+use handfast_store::source::cluster_clock::bits;
 
 use crate::writer::Writer;
 
-/// The position of the seconds in a timestamp's 64 bits.
-const SECOND_SHIFT: u32 = 32;
-
-/// The cluster time of a server.
-pub(crate) struct ClusterTime(AtomicU64);
+/// The cluster time of a server, which its store shares: a log of changes advances it, too.
+pub(crate) struct ClusterTime(Arc<ClusterClock>);
 
 impl ClusterTime {
-    pub(crate) fn new(now: DateTime) -> Self {
-        ClusterTime(AtomicU64::new(second(now)))
+    pub(crate) fn new(clock: Arc<ClusterClock>) -> Self {
+        ClusterTime(clock)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    /// Increments the time, unless it was incremented since this moment: the commit of a logged change does so itself, and the reply
+    /// names the moment of the change.
+    pub(crate) fn advance_from(&self, moment: Timestamp) {
+        if self.now() == moment {
+            self.advance();
+        }
     }
 
     /// Increments the time, after a write or for a snapshot, and returns it.
     pub(crate) fn advance(&self) -> Timestamp {
-        let [time, increment] = halves(self.0.fetch_add(1, Ordering::AcqRel) + 1);
-        Timestamp { time, increment }
+        self.0.advance()
     }
 
     /// Raises the time to the clock's second, if it is lower.
     pub(crate) fn reach(&self, now: DateTime) {
-        self.0.fetch_max(second(now), Ordering::AcqRel);
+        self.0.reach(now);
     }
 
     /// Writes `operationTime` and `$clusterTime`.
     pub(crate) fn put(&self, writer: &mut Writer) {
-        let now = self.0.load(Ordering::Acquire).to_le_bytes();
+        let now = bits(self.0.now()).to_le_bytes();
         let mut fields = FIELDS;
         for place in [OPERATION_TIME_AT, CLUSTER_TIME_AT] {
             if let Some(value) = fields.get_mut(place..place + now.len()) {
@@ -48,18 +58,6 @@ impl ClusterTime {
         }
         writer.put_fields(&fields);
     }
-}
-
-/// Returns the seconds and the increment of a timestamp.
-fn halves(bits: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = bits.to_be_bytes();
-    [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])]
-}
-
-/// Returns the first moment of the clock's second.
-fn second(now: DateTime) -> u64 {
-    let seconds = u64::try_from(now.timestamp_millis() / 1_000).unwrap_or(0);
-    (seconds << SECOND_SHIFT) | 1
 }
 
 /// The fields with empty timestamps. The server does not sign them, so hash and key are zero, as in MongoDB without logins.
@@ -78,11 +76,16 @@ const CLUSTER_TIME_AT: usize = 54;
 mod tests {
     use bson::spec::BinarySubtype;
     use bson::{Binary, DateTime, Timestamp, rawdoc};
+    use handfast_store::ClusterClock;
 
     use super::ClusterTime;
     use crate::options::{Options, Topology};
     use crate::testing::TestServer;
     use crate::writer::Writer;
+
+    fn at(millis: i64) -> ClusterTime {
+        ClusterTime::new(std::sync::Arc::new(ClusterClock::new(DateTime::from_millis(millis))))
+    }
 
     fn fields(time: &ClusterTime) -> bson::RawDocumentBuf {
         let mut writer = Writer::new();
@@ -92,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_fields_are_what_bson_writes() {
-        let time = ClusterTime::new(DateTime::from_millis(1_763_750_000_999));
+        let time = at(1_763_750_000_999);
         let now = Timestamp { time: 1_763_750_000, increment: 2 };
         assert_eq!(time.advance(), now);
         let hash = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; 20] };
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_time_never_decreases() {
-        let time = ClusterTime::new(DateTime::from_millis(5_000));
+        let time = at(5_000);
         let now = |time: &ClusterTime| fields(time).get_timestamp("operationTime").unwrap();
         for _ in 0..3 {
             time.advance();

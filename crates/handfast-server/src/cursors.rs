@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use handfast_mql::Code;
 use handfast_store::Random;
+use tokio::sync::Notify;
 
 use crate::auth::user::UserId;
 use crate::batches::Batches;
+use crate::changes::Changes;
 use crate::error::{CommandError, CommandResult};
 use crate::lock::lock;
 use crate::request::SessionId;
@@ -54,23 +56,53 @@ pub(crate) struct Description {
     pub(crate) time_left: Option<Duration>,
 }
 
+/// The results of a cursor.
+pub(crate) enum Results {
+    Documents(Batches),
+    /// A change stream, which may have new results at any time.
+    Changes(Changes),
+}
+
+impl From<Batches> for Results {
+    fn from(batches: Batches) -> Self {
+        Results::Documents(batches)
+    }
+}
+
+impl From<Changes> for Results {
+    fn from(changes: Changes) -> Self {
+        Results::Changes(changes)
+    }
+}
+
 enum State {
     /// The cursor is in the table since this moment.
-    Idle(Batches, Duration),
+    Idle(Results, Duration),
     /// A `getMore` works on it.
     Taken,
 }
 
 struct Entry {
     description: Description,
+    is_change_stream: bool,
     state: State,
+    /// Notified when the cursor is killed while a `getMore` works on it.
+    killed: Arc<Notify>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.killed.notify_one();
+    }
 }
 
 /// A cursor that a `getMore` works on.
 pub(crate) struct TakenCursor {
     pub(crate) id: i64,
     pub(crate) description: Description,
-    pub(crate) batches: Batches,
+    pub(crate) results: Results,
+    /// Notified when the cursor is killed.
+    pub(crate) killed: Arc<Notify>,
     guard: Guard,
 }
 
@@ -118,7 +150,13 @@ impl Cursors {
     }
 
     /// Keeps a cursor for `getMore`, and returns its id.
-    pub(crate) fn open(&self, batches: Batches, description: Description, now: Duration) -> CommandResult<i64> {
+    pub(crate) fn open(
+        &self,
+        results: impl Into<Results>,
+        description: Description,
+        now: Duration,
+    ) -> CommandResult<i64> {
+        let results = results.into();
         let mut entries = lock(&self.table.entries);
         if entries.len() >= self.limits.open_max {
             return Err(too_many(format!(
@@ -141,7 +179,9 @@ impl Cursors {
                 break id;
             }
         };
-        entries.insert(id, Entry { description, state: State::Idle(batches, now) });
+        let is_change_stream = matches!(results, Results::Changes(_));
+        let (state, killed) = (State::Idle(results, now), Arc::default());
+        entries.insert(id, Entry { description, is_change_stream, state, killed });
         self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(id)
     }
@@ -171,9 +211,10 @@ impl Cursors {
         check_session(id, entry.description.session, session)?;
         check_transaction(id, entry.description.transaction, transaction)?;
         match std::mem::replace(&mut entry.state, State::Taken) {
-            State::Idle(batches, _) => {
+            State::Idle(results, _) => {
+                let killed = Arc::clone(&entry.killed);
                 let guard = Guard { id, table: Arc::clone(&self.table), armed: true };
-                Ok(TakenCursor { id, description: entry.description.clone(), batches, guard })
+                Ok(TakenCursor { id, description: entry.description.clone(), results, killed, guard })
             }
             State::Taken => Err(CommandError::new(Code::CursorInUse, format!("cursor id {id} is already in use"))),
         }
@@ -185,11 +226,16 @@ impl Cursors {
         match lock(&self.table.entries).get_mut(&taken.id) {
             Some(entry) => {
                 entry.description = taken.description;
-                entry.state = State::Idle(taken.batches, now);
+                entry.state = State::Idle(taken.results, now);
                 true
             }
             None => false,
         }
+    }
+
+    /// Returns whether a cursor is open and is a change stream.
+    pub(crate) fn is_change_stream(&self, id: i64) -> bool {
+        lock(&self.table.entries).get(&id).is_some_and(|entry| entry.is_change_stream)
     }
 
     /// Closes a cursor. Returns `false` if the user has none of that id and namespace.

@@ -4,12 +4,13 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use bson::{RawBsonRef, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocumentBuf, Timestamp};
 use handfast_mql::Code;
 use handfast_store::Applied;
 use tracing::{Instrument, debug, debug_span, info};
 
 use crate::auth::guard;
+use crate::cluster_time::ClusterTime;
 use crate::commands::{self, Access, Call, Command, Counter, TimeLimit};
 use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
@@ -51,12 +52,14 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
         return CommandReply::from(&CommandError::new(Code::CommandNotFound, text));
     };
     let began = shared.now();
+    let cluster_time = shared.cluster_time.as_ref().map(ClusterTime::now);
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
     // Pinned here so that the large future is not moved by the futures around it.
     let outcome = pin!(run_known(shared, client, request, command, began)).instrument(span).await;
     // The time of a client that waits for changes of the topology says nothing about the command.
     let waits = matches!(request.body.get("maxAwaitTimeMS"), Ok(Some(_)));
-    let took = if waits { Duration::ZERO } else { shared.now().saturating_sub(began) };
+    let waited = outcome.as_ref().map_or(Duration::ZERO, |answer| answer.waited);
+    let took = if waits { Duration::ZERO } else { shared.now().saturating_sub(began).saturating_sub(waited) };
     count(shared, client, request, command, took, outcome.is_err());
     if took >= shared.options.slow_operation {
         log_slow(shared, client, request, command, took, outcome.as_ref().err());
@@ -64,7 +67,7 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
     let is_step = request.numbering.is_in_transaction() && !command.properties.in_transaction.is_end();
     match outcome {
         Ok(mut answer) => {
-            note_written(shared, request, &mut answer.writer);
+            note_written(shared, request, &mut answer.writer, cluster_time);
             if is_step && shared.options.topology == Topology::Mongos {
                 put_recovery_token(&mut answer.writer);
             }
@@ -77,10 +80,15 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
                 error.applied = Applied::No;
             }
             debug!(command = command.name, code = error.code.0, error = %error, "a command failed");
+            if command.properties.time_limit == TimeLimit::OfCursor
+                && request.subject.as_i64().is_some_and(|id| shared.cursors.is_change_stream(id))
+            {
+                error.resumable.get_or_insert(labels::is_resumable(error.code));
+            }
             let labels = labels::of_error(request.numbering, command.properties.in_transaction, &error);
             let mut writer = labelled_failure(&error, &labels);
             // The command may have written something before it failed.
-            note_written(shared, request, &mut writer);
+            note_written(shared, request, &mut writer, cluster_time);
             let document = timed(writer, shared.cluster_time.as_ref());
             CommandReply { document, more: false, _reserved: None }
         }
@@ -93,12 +101,12 @@ fn find(shared: &Shared, request: &Request<'_>) -> Option<&'static Command> {
 }
 
 /// Advances the cluster time after a command that writes, and adds the error of a write concern that cannot be satisfied.
-fn note_written(shared: &Shared, request: &Request<'_>, writer: &mut Writer) {
+fn note_written(shared: &Shared, request: &Request<'_>, writer: &mut Writer, began_at: Option<Timestamp>) {
     if !request.access.writes() {
         return;
     }
-    if let Some(time) = &shared.cluster_time {
-        time.advance();
+    if let (Some(time), Some(began_at)) = (&shared.cluster_time, began_at) {
+        time.advance_from(began_at);
     }
     if let Some(code) = request.write_concern.unsatisfied
         && let Ok(concern) = request.body.get_document("writeConcern")

@@ -46,6 +46,8 @@ pub(crate) struct CommandError {
     pub(crate) applied: Applied,
     /// Whether something was written before the step that failed.
     pub(crate) partly: bool,
+    /// Whether a change stream can be resumed after it; `None` if it is not of a change stream.
+    pub(crate) resumable: Option<bool>,
 }
 
 /// The result type of commands.
@@ -53,7 +55,14 @@ pub(crate) type CommandResult<T> = std::result::Result<T, CommandError>;
 
 impl CommandError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        CommandError { code, message: message.into(), details: None, applied: Applied::No, partly: false }
+        CommandError {
+            code,
+            message: message.into(),
+            details: None,
+            applied: Applied::No,
+            partly: false,
+            resumable: None,
+        }
     }
 
     /// Marks the error of a write that was given up before the store returned its result.
@@ -80,6 +89,7 @@ impl From<handfast_store::Error> for CommandError {
             details: error.details().cloned(),
             applied: error.applied(),
             partly: false,
+            resumable: None,
         }
     }
 }

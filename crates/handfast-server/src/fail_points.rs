@@ -11,12 +11,13 @@
 //! `failCommand` ([`command`]) is entered before a command, or puts a write concern error into its reply.
 //! `onPrimaryTransactionalWrite` ([`mod@write`]) is entered between a retryable write and its commit, or between its commit and
 //! its reply. `maxTimeAlwaysTimeOut` ends every command that has a `maxTimeMS`. `pauseBeforeCommit` ([`commit`]) delays a commit
-//! that has begun.
+//! that has begun. `failGetMoreAfterCursorCheckout` ([`cursor`]) fails a `getMore` that has its cursor.
 //!
 //! Source: the test plans of the drivers' specifications for transactions and retryable writes.
 
 pub(crate) mod command;
 pub(crate) mod commit;
+pub(crate) mod cursor;
 pub(crate) mod write;
 
 use std::sync::{Arc, Mutex};
@@ -27,6 +28,7 @@ use tokio::sync::watch;
 
 use self::command::FailCommand;
 use self::commit::PauseBeforeCommit;
+use self::cursor::FailGetMore;
 use self::write::FailWrite;
 use crate::arguments::Arguments;
 use crate::error::{CommandError, CommandResult};
@@ -38,6 +40,7 @@ pub(crate) struct FailPoints {
     command: Point<FailCommand>,
     write: Point<FailWrite>,
     commit: Point<PauseBeforeCommit>,
+    cursor: Point<FailGetMore>,
     time: Point<()>,
 }
 
@@ -138,6 +141,7 @@ impl FailPoints {
             FailCommand::NAME => Ok(self.command.set(mode, FailCommand::read(data)?)),
             FailWrite::NAME => Ok(self.write.set(mode, FailWrite::read(data)?)),
             PauseBeforeCommit::NAME => Ok(self.commit.set(mode, PauseBeforeCommit::read(data)?)),
+            FailGetMore::NAME => Ok(self.cursor.set(mode, FailGetMore::read(data)?)),
             TIME => {
                 Arguments::of_document("configureFailPoint.data", data)?.finish()?;
                 Ok(self.time.set(mode, ()))
@@ -160,6 +164,7 @@ impl FailPoints {
             FailCommand::NAME => Ok(self.command.entered.subscribe()),
             FailWrite::NAME => Ok(self.write.entered.subscribe()),
             PauseBeforeCommit::NAME => Ok(self.commit.entered.subscribe()),
+            FailGetMore::NAME => Ok(self.cursor.entered.subscribe()),
             TIME => Ok(self.time.entered.subscribe()),
             other => Err(unknown(other)),
         }
@@ -167,7 +172,7 @@ impl FailPoints {
 }
 
 fn unknown(name: &str) -> CommandError {
-    let known = [FailCommand::NAME, FailWrite::NAME, PauseBeforeCommit::NAME, TIME].join(", ");
+    let known = [FailCommand::NAME, FailWrite::NAME, PauseBeforeCommit::NAME, FailGetMore::NAME, TIME].join(", ");
     CommandError::new(Code::FailPointSetFailed, format!("there is no fail point '{name}'; the fail points are {known}"))
 }
 

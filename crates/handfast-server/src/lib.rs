@@ -4,6 +4,7 @@ mod arguments;
 pub mod auth;
 pub mod backup;
 mod batches;
+mod changes;
 mod cluster_time;
 mod commands;
 mod connection;

@@ -1,5 +1,7 @@
 //! Replies to commands, as documents.
 
+use std::time::Duration;
+
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 
@@ -18,11 +20,13 @@ pub(crate) struct Answer {
     pub(crate) reserved: Option<MemoryReservation>,
     /// Whether a statement was refused. The reply says which one, and the transaction ends.
     pub(crate) refused: bool,
+    /// The time in which the command waited for something to happen.
+    pub(crate) waited: Duration,
 }
 
 impl From<Writer> for Answer {
     fn from(writer: Writer) -> Self {
-        Answer { writer, more: false, reserved: None, refused: false }
+        Answer { writer, more: false, reserved: None, refused: false, waited: Duration::ZERO }
     }
 }
 

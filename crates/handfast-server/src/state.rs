@@ -85,7 +85,7 @@ impl Shared {
             shutting_down: AtomicBool::new(false),
             process_id: sources.ids.object_id(),
             started: sources.clock.elapsed(),
-            cluster_time: is_replicated.then(|| ClusterTime::new(sources.clock.now())),
+            cluster_time: is_replicated.then(|| ClusterTime::new(Arc::clone(&sources.cluster_clock))),
             fail_points: options.test_commands.then(FailPoints::default),
             next_request_id: AtomicI32::new(1),
             sources,

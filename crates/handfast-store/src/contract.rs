@@ -17,14 +17,16 @@ mod by_reading;
 pub(crate) mod operations;
 mod shared;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 
 use crate::{
-    Aggregate, AtomicBatch, BatchLimit, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats,
-    CommitTimestamp, Count, CreateIndexes, Delete, DeleteOutcome, Distinct, DropIndexes, Explain, Find, FindAndModify,
-    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Page,
-    RenameCollection, Result, Update, UpdateOutcome,
+    Aggregate, AtomicBatch, BatchLimit, ChangePage, CollectionCheck, CollectionInfo, CollectionOptions,
+    CollectionStats, CommitTimestamp, Count, CreateIndexes, Delete, DeleteOutcome, Distinct, DropIndexes, Explain,
+    Find, FindAndModify, FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection,
+    Namespace, Page, RenameCollection, Result, Update, UpdateOutcome, Watch, change_stream,
 };
 
 pub use by_reading::check_by_reading;
@@ -114,6 +116,16 @@ pub trait DocumentStore: Send + Sync + 'static {
         check_by_reading(self, namespace).await
     }
 
+    /// Opens a stream of the changes that are committed from now on, or after a moment that the request names. A backend without a
+    /// log of changes refuses it.
+    ///
+    /// # Errors
+    /// 40573 if there is no log of changes; `ChangeStreamHistoryLost` (286) if the log no longer has the moment of the request;
+    /// the errors of resume tokens and of the stages.
+    async fn watch(&self, _request: Watch) -> Result<Box<dyn ChangeStream>> {
+        Err(change_stream::unsupported())
+    }
+
     /// Returns once everything acknowledged before the call is durable.
     async fn flush(&self) -> Result<()>;
 }
@@ -124,6 +136,21 @@ pub trait Cursor: Send {
     /// Returns the next documents: at most as many as the limit allows, but at least one if there is one. The page says whether
     /// more may follow; after the last page every further page is empty.
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page>;
+}
+
+/// A stream of committed changes. Dropping it frees its resources.
+#[async_trait]
+pub trait ChangeStream: Send {
+    /// Returns the next events, at most as many as the limit allows. If there are none, waits for some of them for at most
+    /// `wait`, and returns no events if none has come.
+    ///
+    /// # Errors
+    /// `ChangeStreamHistoryLost` (286) if the log no longer has the changes after the last ones; `ChangeStreamFatalError` (280)
+    /// if a stage has changed `_id`; the errors of the stages.
+    ///
+    /// # Cancellation
+    /// Events may be lost: a stream whose future was dropped must not be read again, except while the future waited.
+    async fn next_events(&mut self, limit: BatchLimit, wait: Duration) -> Result<ChangePage>;
 }
 
 /// A store that can read a snapshot of all its documents and commit a batch of writes in one atomic step.

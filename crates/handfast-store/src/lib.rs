@@ -55,8 +55,8 @@ pub mod source;
 pub mod ticket;
 
 pub use backend::blocking::{blocking, blocking_if};
-pub use backend::{aggregation, change, distinct, index, insertion, page, selection};
-pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot, check_by_reading};
+pub use backend::{aggregation, change, change_stream, distinct, index, insertion, page, selection};
+pub use contract::{AtomicStore, ChangeStream, Cursor, DocumentStore, Snapshot, check_by_reading};
 pub use durations::Durations;
 pub use error::{Applied, Error, ErrorClass, Result};
 pub use ext::StoreExt;
@@ -64,5 +64,7 @@ pub use memory::MemoryStore;
 pub use outcome::*;
 pub use request::*;
 pub use routed::Routed;
-pub use source::{Clock, CountingIds, IdSource, ManualClock, ObjectIds, Random, SeededRandom, Sources, SystemClock};
+pub use source::{
+    Clock, ClusterClock, CountingIds, IdSource, ManualClock, ObjectIds, Random, SeededRandom, Sources, SystemClock,
+};
 pub use ticket::{RequestedDocument, Ticket};

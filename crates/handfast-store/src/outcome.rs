@@ -101,6 +101,17 @@ pub struct Page {
     pub exhausted: bool,
 }
 
+/// The events of a change stream.
+#[derive(Clone, Debug)]
+pub struct ChangePage {
+    /// The events in order, as the stages of the stream have made them.
+    pub events: Vec<RawDocumentBuf>,
+    /// The token behind these events, and behind others that the stream does not show.
+    pub resume_token: RawDocumentBuf,
+    /// Whether the stream has ended: its collection or database is gone, and the last event says so.
+    pub is_ended: bool,
+}
+
 /// An index of a collection as `listIndexes` shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexInfo {

@@ -2,9 +2,11 @@
 
 mod atomic;
 mod namespace;
+mod watch;
 
-pub use atomic::{AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Read};
+pub use atomic::{AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Read, WriteKind};
 pub use namespace::{DATABASE_NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
+pub use watch::{FullDocument, FullDocumentBefore, Watch, WatchScope, WatchStart};
 
 use bson::raw::CStr;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};

@@ -12,6 +12,7 @@
 //! assert_eq!(one.random.next_u64(), other.random.next_u64());
 //! ```
 
+pub mod cluster_clock;
 mod manual;
 mod object_ids;
 mod system;
@@ -29,6 +30,7 @@ use handfast_mql::{CompileOptions, Context, Expression};
 
 use crate::{Result, blocking_if};
 
+pub use cluster_clock::ClusterClock;
 pub use manual::{CountingIds, ManualClock, SeededRandom};
 pub use object_ids::ObjectIds;
 pub use system::{SystemClock, os_random_bytes};
@@ -65,6 +67,8 @@ pub struct Sources {
     pub ids: Arc<dyn IdSource>,
     /// The memory limits of queries, which clones of these sources share.
     pub query_memory: QueryMemory,
+    /// The cluster time, which clones of these sources share.
+    pub cluster_clock: Arc<ClusterClock>,
     /// The time of day at the start of the clock, as these sources assumed it when they were created, for
     /// [`Sources::steady_now`].
     pub start: DateTime,
@@ -84,7 +88,8 @@ impl Sources {
 
     fn of(clock: Arc<dyn Clock>, random: Arc<dyn Random>, ids: Arc<dyn IdSource>) -> Self {
         let start = moved(clock.now(), -millis(clock.elapsed()));
-        Sources { clock, random, ids, query_memory: QueryMemory::default(), start }
+        let cluster_clock = Arc::new(ClusterClock::new(clock.now()));
+        Sources { clock, random, ids, query_memory: QueryMemory::default(), cluster_clock, start }
     }
 
     /// Creates sources with a clock that stands at [`ManualClock::START`], and random numbers and ids that depend on the seed

@@ -70,7 +70,16 @@ const SHORT_HELP: [&str; 8] = ["data", "store", "redis", "listen", "auth", "tls-
 /// Commands on a directory that no server has open.
 const WITHOUT_CLIENTS: [&str; 4] = ["check", "dump", "backup", "user"];
 /// Settings that have no effect on these commands. They are accepted, as in a configuration file, and not shown.
-const IDLE: [&str; 5] = ["durability", "expiry-interval", "snapshot-bytes", "sort-bytes", "stage-bytes-total"];
+const IDLE: [&str; 8] = [
+    "durability",
+    "expiry-interval",
+    "change-streams",
+    "change-log-age",
+    "change-log-bytes",
+    "snapshot-bytes",
+    "sort-bytes",
+    "stage-bytes-total",
+];
 
 /// Commands of `jobs` that do not ask whether a worker is silent.
 const WITHOUT_LEASE: [&str; 4] = ["retry", "discard", "cancel", "purge"];

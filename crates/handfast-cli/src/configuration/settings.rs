@@ -7,7 +7,7 @@ use handfast_mql::context::{STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
 use super::stores::{Routes, Stores};
-use super::value::{Bytes, Durability, LogFormat, LogLevel, RedisUrl, Span, Topology};
+use super::value::{Bytes, ChangeStreams, Durability, LogFormat, LogLevel, RedisUrl, Span, Topology};
 
 /// The settings in force. A field's name with dashes is its key in the file, its flag, and, in capitals after `HANDFAST_`, its environment
 /// variable.
@@ -23,6 +23,9 @@ pub(crate) struct Settings {
     pub(crate) sort_bytes: Bytes,
     pub(crate) stage_bytes_total: Bytes,
     pub(crate) expiry_interval: Span,
+    pub(crate) change_streams: ChangeStreams,
+    pub(crate) change_log_age: Span,
+    pub(crate) change_log_bytes: Bytes,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) store: Option<Stores>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,6 +102,9 @@ impl Default for Settings {
             sort_bytes: Bytes(STAGE_BYTES_MAX as u64),
             stage_bytes_total: Bytes(STAGE_TOTAL_BYTES_MAX as u64),
             expiry_interval: Span(store.expiry_interval.unwrap_or(EXPIRY_INTERVAL)),
+            change_streams: ChangeStreams::OnDemand,
+            change_log_age: Span(store.change_log_age_max),
+            change_log_bytes: Bytes(store.change_log_bytes_max),
             store: None,
             route: None,
             sole_writer: false,
@@ -187,6 +193,7 @@ impl Settings {
             (self.write_buffer_bytes, ENGINE_BYTES_MIN),
             (self.journal_bytes, Bytes(handfast_embedded::JOURNAL_BYTES_MIN)),
             (self.snapshot_bytes, ENGINE_BYTES_MIN),
+            (self.change_log_bytes, ENGINE_BYTES_MIN),
             (self.sort_bytes, SORT_BYTES_MIN),
             (self.stage_bytes_total, SORT_BYTES_MIN),
             (self.request_bytes, MESSAGE_BYTES_MIN),
@@ -211,6 +218,7 @@ impl Settings {
             self.transaction_lifetime,
             self.shutdown_timeout,
             self.expiry_interval,
+            self.change_log_age,
         ];
         if spans.iter().any(|span| span.0.is_zero()) {
             return Err("must be longer than zero".to_owned());

@@ -222,6 +222,28 @@ pub(crate) enum Topology {
     Mongos,
 }
 
+/// Whether the store logs its changes for change streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ChangeStreams {
+    /// Never: change streams are refused
+    Off,
+    /// From the first change stream on, until none is read for change-log-age
+    OnDemand,
+    /// Always
+    On,
+}
+
+impl From<ChangeStreams> for handfast_embedded::ChangeLog {
+    fn from(change_streams: ChangeStreams) -> Self {
+        match change_streams {
+            ChangeStreams::Off => handfast_embedded::ChangeLog::Off,
+            ChangeStreams::OnDemand => handfast_embedded::ChangeLog::OnDemand,
+            ChangeStreams::On => handfast_embedded::ChangeLog::On,
+        }
+    }
+}
+
 /// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::configuration::{Bytes, Durability, LogFormat, LogLevel, NamedStore, RedisUrl, Span, Topology};
+use crate::configuration::{
+    Bytes, ChangeStreams, Durability, LogFormat, LogLevel, NamedStore, RedisUrl, Span, Topology,
+};
 
 /// The settings of the embedded store.
 #[derive(Args, Debug, Serialize)]
@@ -39,6 +41,15 @@ pub(crate) struct StoreFlags {
     /// Interval at which documents that have expired by a TTL index are removed
     #[arg(long, value_name = "TIME")]
     pub(crate) expiry_interval: Option<Span>,
+    /// Whether changes are logged for change streams
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) change_streams: Option<ChangeStreams>,
+    /// Time for which logged changes are kept; a change stream resumes from an older event only after reading everything anew
+    #[arg(long, value_name = "TIME")]
+    pub(crate) change_log_age: Option<Span>,
+    /// Maximum size of the logged changes; beyond it the oldest are removed
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) change_log_bytes: Option<Bytes>,
 }
 
 /// The settings of a store on other servers.

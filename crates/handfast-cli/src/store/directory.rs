@@ -27,6 +27,9 @@ impl Directory {
             journal_bytes_max: settings.journal_bytes.0,
             snapshot_bytes_max: settings.snapshot_bytes.0,
             expiry_interval: Some(settings.expiry_interval.0),
+            change_log: settings.change_streams.into(),
+            change_log_age_max: settings.change_log_age.0,
+            change_log_bytes_max: settings.change_log_bytes.0,
             ..Options::default()
         };
         Directory { path: settings.data.clone(), options }

@@ -24,13 +24,16 @@ use crate::exit::Usage;
 use crate::listing::listed;
 
 /// Settings of the embedded store alone.
-const EMBEDDED: [&str; 8] = [
+const EMBEDDED: [&str; 11] = [
     "data",
     "cache-bytes",
     "write-buffer-bytes",
     "journal-bytes",
     "snapshot-bytes",
     "expiry-interval",
+    "change-streams",
+    "change-log-age",
+    "change-log-bytes",
     "backup-directory",
     "part",
 ];

@@ -24,6 +24,12 @@ fn ext_guides_of_the_other_patterns() {
     }
 }
 
+#[test]
+fn ext_guide_of_change_streams() {
+    let Some(python) = Tool::Python.find() else { return };
+    check("../change-streams.md", "python", &[&python, "-c"]);
+}
+
 /// Runs the first program of a page in a language on a server of its own. What it prints is in the first block of text after it.
 fn check(page: &str, language: &str, interpreter: &[&str]) {
     let page = std::fs::read_to_string(root().join("docs/patterns").join(page)).expect("the page");

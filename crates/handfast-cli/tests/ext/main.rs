@@ -13,6 +13,7 @@
 )]
 
 mod blackpipe;
+mod change_streams;
 mod cluster;
 mod guides;
 mod histories;

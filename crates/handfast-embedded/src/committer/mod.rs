@@ -16,6 +16,7 @@
 //! *may be applied*, and every later write is refused until the store is opened again. Readers continue with the last
 //! published snapshot.
 
+mod change_log;
 mod deletions;
 mod published;
 mod read_log;
@@ -34,9 +35,9 @@ use std::time::Duration;
 
 use handfast_mql::Code;
 use handfast_store::{
-    Applied, Clock, CommitTimestamp, Durability, Durations, Error as StoreError, ErrorClass, Result as StoreResult,
+    Applied, CommitTimestamp, Durability, Durations, Error as StoreError, ErrorClass, Result as StoreResult, Sources,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::Options;
 use crate::catalog::Catalog;
@@ -46,6 +47,7 @@ use crate::engine::{Engine, Readiness, View};
 use crate::error::{Error, Result};
 use crate::format::{CollectionId, Verify};
 
+use change_log::LogWriter;
 pub(crate) use deletions::Deletions;
 pub(crate) use published::{Publisher, Snapshot};
 use read_log::ReadLog;
@@ -154,6 +156,10 @@ pub(crate) struct Shared {
     pub(crate) operations: AtomicU64,
     /// Documents that atomic batches read again before they wrote them.
     pub(crate) reads: AtomicU64,
+    /// The last published commit, for readers of the log of changes. It is set while the log is on.
+    pub(crate) published: watch::Sender<CommitTimestamp>,
+    /// Notified when the log of changes has more bytes than it may have.
+    pub(crate) log_is_full: Arc<Notify>,
 }
 
 /// The newest applied state, synced or not: to search in, never to answer from.
@@ -181,12 +187,13 @@ impl Committer {
         engine: Arc<dyn Engine>,
         witness: Witness,
         chain: Chain,
-        clock: Arc<dyn Clock>,
         options: &Options,
+        sources: &Sources,
     ) -> Result<Self> {
         let verify = if options.verify_checksums { Verify::Checksums } else { Verify::Nothing };
         let view = engine.view();
         let catalog = Arc::new(Catalog::load(view.as_ref())?);
+        let log = LogWriter::load(view.as_ref(), sources)?;
         let timestamp = chain.last.timestamp;
         let latest = Latest { timestamp, view, catalog: catalog.clone() };
         let publisher = Publisher::new(latest.clone(), engine.written_bytes());
@@ -200,6 +207,8 @@ impl Committer {
             sync_durations: Durations::default(),
             operations: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            published: watch::Sender::new(timestamp),
+            log_is_full: Arc::default(),
         });
         let (queue, operations) = mpsc::channel();
         let mut state = State {
@@ -217,7 +226,8 @@ impl Committer {
             dirty: false,
             unpublished: false,
             stopped: None,
-            clock,
+            log,
+            sources: sources.clone(),
             options: options.clone(),
         };
         let thread = std::thread::Builder::new()
@@ -301,7 +311,9 @@ struct State {
     unpublished: bool,
     /// The error after which nothing is written any more.
     stopped: Option<Error>,
-    clock: Arc<dyn Clock>,
+    /// The log of changes, while it is on.
+    log: Option<LogWriter>,
+    sources: Sources,
     options: Options,
 }
 
@@ -371,10 +383,14 @@ impl State {
             let mut writer = Writer::new(self);
             let good = operation.work.run(&mut writer);
             let failure = writer.failure.take();
+            let records = std::mem::take(&mut writer.records);
             if let Some(error) = failure {
                 return Err(error);
             }
             if good {
+                if let Some(log) = &mut self.log {
+                    log.stage(records, self.timestamp, &mut self.staged, &self.sources);
+                }
                 self.staged.keep();
             } else {
                 self.staged.roll_back();
@@ -428,10 +444,10 @@ impl State {
     /// Syncs everything applied, records the batch in the witness, and publishes the state.
     fn sync(&mut self) -> Result<()> {
         if self.dirty {
-            let begun = self.clock.elapsed();
+            let begun = self.sources.clock.elapsed();
             self.engine.sync()?;
             self.shared.syncs.fetch_add(1, Ordering::Relaxed);
-            self.shared.sync_durations.add(self.clock.elapsed().saturating_sub(begun));
+            self.shared.sync_durations.add(self.sources.clock.elapsed().saturating_sub(begun));
             self.dirty = false;
             self.witness.record(self.chain.numbers())?;
         }
@@ -446,6 +462,12 @@ impl State {
         let written_bytes = self.engine.written_bytes();
         self.shared.publisher.publish(state, written_bytes);
         self.unpublished = false;
+        if let Some(log) = &self.log {
+            self.shared.published.send_replace(self.timestamp);
+            if log.bytes() > self.options.change_log_bytes_max {
+                self.shared.log_is_full.notify_one();
+            }
+        }
         let kept_from = written_bytes.saturating_sub(self.options.snapshot_bytes_max);
         let ended = self.shared.publisher.end_before(kept_from);
         if ended > 0 {

@@ -14,7 +14,7 @@ type NewValue = Option<Vec<u8>>;
 /// Keys with their new values, per map.
 #[derive(Default)]
 pub(crate) struct Staged {
-    maps: [BTreeMap<Vec<u8>, NewValue>; 3],
+    maps: [BTreeMap<Vec<u8>, NewValue>; 4],
     /// The previous staged value of each key that the running operation wrote, newest last.
     undo: Vec<(Keyspace, Vec<u8>, Option<NewValue>)>,
     bytes: usize,

@@ -9,17 +9,21 @@ use std::sync::atomic::Ordering;
 
 use bson::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
+use handfast_store::change_stream::{is_logged, is_logged_database, record};
 use handfast_store::index::duplicate_key;
-use handfast_store::{CommitTimestamp, Error as StoreError, IndexSpec, Namespace, Result as StoreResult};
+use handfast_store::{
+    CommitTimestamp, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Ticket, WriteKind, insertion,
+};
 
 use super::State;
+use super::change_log::{LogWriter, Records};
 use super::staged::Lookup;
 use crate::catalog::{Catalog, Collection, CollectionIndex, Counts};
 use crate::engine::{Direction, Keyspace, prefix_range};
 use crate::error::Error;
 use crate::format::{
-    CollectionId, IndexId, MetadataKey, StoredDocument, document_key, document_value, index_key, index_prefix,
-    index_value, metadata_value, open_index_entry,
+    ChangeLogState, CollectionId, IndexId, MetadataKey, StoredDocument, document_key, document_value, index_key,
+    index_prefix, index_value, metadata_value, open_index_entry,
 };
 use crate::keys;
 
@@ -30,6 +34,8 @@ pub(crate) struct Writer<'s> {
     timestamp: Option<CommitTimestamp>,
     /// A failure of the engine after which nothing more may be written.
     pub(super) failure: Option<Error>,
+    /// The records of the log of changes.
+    pub(super) records: Records,
 }
 
 /// The changes of one document's keys in all indexes, before its unique keys are checked.
@@ -45,7 +51,7 @@ struct IndexChange {
 
 impl<'s> Writer<'s> {
     pub(super) fn new(state: &'s mut State) -> Self {
-        Writer { state, timestamp: None, failure: None }
+        Writer { state, timestamp: None, failure: None, records: Records::default() }
     }
 
     /// Returns the steps that an evaluation may take in an operation, while other operations wait.
@@ -150,9 +156,10 @@ impl<'s> Writer<'s> {
         id_key: &[u8],
         before: Option<&RawDocument>,
         after: &RawDocument,
+        kind: WriteKind,
     ) -> StoreResult<()> {
         let changes = self.key_changes(collection, id_key, before, Some(after))?;
-        self.put_with_keys(collection, id_key, before, after, changes)
+        self.put_with_keys(collection, id_key, before, after, kind, changes)
     }
 
     /// Stages a document's new state with these changes of its keys.
@@ -165,6 +172,7 @@ impl<'s> Writer<'s> {
         id_key: &[u8],
         before: Option<&RawDocument>,
         after: &RawDocument,
+        kind: WriteKind,
         changes: KeyChanges,
     ) -> StoreResult<()> {
         let key = document_key(collection.id, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
@@ -179,6 +187,7 @@ impl<'s> Writer<'s> {
         self.state.read_log.record(timestamp, collection.id, after.as_bytes());
         self.stage_index_changes(collection, id_key, changes);
         self.count(collection.id, before, Some(after));
+        self.log_document(collection, before, Some(after), kind);
         Ok(())
     }
 
@@ -197,7 +206,84 @@ impl<'s> Writer<'s> {
         self.state.staged.write(Keyspace::Documents, key, None);
         self.stage_index_changes(collection, id_key, changes);
         self.count(collection.id, Some(before), None);
+        self.log_document(collection, Some(before), None, WriteKind::default());
         Ok(())
+    }
+
+    /// Adds a record of a document to the log of changes.
+    fn log_document(
+        &mut self,
+        collection: &Collection,
+        before: Option<&RawDocument>,
+        after: Option<&RawDocument>,
+        kind: WriteKind,
+    ) {
+        if self.state.log.is_none() || !is_logged(&collection.namespace) {
+            return;
+        }
+        // A stored document has an `_id`.
+        let Some(Ok(id)) = after.or(before).map(insertion::id) else { return };
+        let states = record::States { before, after, kind, keeps_images: false };
+        if let Some(content) = record::of_document(&collection.namespace, id, states) {
+            self.records.add(collection.uuid, content);
+        }
+    }
+
+    /// Adds a record of a change of the catalog to the log of changes, if it is on. The operation must change something.
+    pub(crate) fn log_catalog(
+        &mut self,
+        collection: &Collection,
+        content: impl FnOnce(&Collection) -> bson::RawDocumentBuf,
+    ) {
+        if self.state.log.is_some() && is_logged(&collection.namespace) {
+            self.records.add(collection.uuid, content(collection));
+        }
+    }
+
+    /// Adds a record of a dropped database to the log of changes.
+    pub(crate) fn log_drop_database(&mut self, database: &str) {
+        if self.state.log.is_some() && is_logged_database(database) {
+            self.records.add([0; 16], record::of_drop_database(database));
+        }
+    }
+
+    /// Sets the place of the next records among those of the operation.
+    pub(crate) fn set_place(&mut self, place: u32) {
+        self.records.place = place;
+    }
+
+    /// Sets the transaction whose changes the operation commits.
+    pub(crate) fn set_transaction(&mut self, transaction: Option<Ticket>) {
+        self.records.transaction = transaction;
+    }
+
+    /// Begins the log of changes, unless it is on.
+    pub(crate) fn begin_log(&mut self, id: u64) {
+        if self.state.log.is_none() {
+            let since = self.timestamp();
+            self.state.log = Some(LogWriter::begin(id, since, &mut self.state.staged, &self.state.sources));
+        }
+    }
+
+    /// Ends the log of changes. Its records are removed later.
+    pub(crate) fn end_log(&mut self) {
+        if self.state.log.take().is_some() {
+            self.timestamp();
+            self.state.staged.write(Keyspace::Metadata, MetadataKey::ChangeLog.encode(), None);
+        }
+    }
+
+    /// Removes the oldest records, and stages the new state of the log, unless another log was begun meanwhile.
+    pub(crate) fn trim_log(&mut self, keys: Vec<Vec<u8>>, state: Option<ChangeLogState>) {
+        let is_same = self.state.log.map(|log| log.state.id) == state.map(|state| state.id);
+        if !is_same {
+            return;
+        }
+        self.remove_keys(Keyspace::Changes, keys);
+        if let (Some(log), Some(state)) = (&mut self.state.log, state) {
+            log.state = state;
+            log.stage_state(&mut self.state.staged);
+        }
     }
 
     /// Records the deletion of a document that only its own transaction had inserted: another transaction that writes it conflicts.
@@ -427,6 +513,7 @@ impl<'s> Writer<'s> {
         self.state.staged.write(Keyspace::Metadata, MetadataKey::NextCollection.encode(), Some(next));
         let collection = Arc::new(Collection::new(id, namespace.clone(), uuid));
         self.put_collection(collection.clone());
+        self.log_catalog(&collection, |collection| record::of_create(&collection.namespace));
         Ok(collection)
     }
 

@@ -31,7 +31,7 @@ use crate::chain::{BatchNumbers, Chain};
 use crate::engine::{Engine, Keyspace};
 use crate::error::{Error, Result};
 use crate::fjall_engine::FjallEngine;
-use crate::format::{LastBatch, MetadataKey};
+use crate::format::{ChangeLogState, LastBatch, MetadataKey};
 use crate::journal::{self, Journals};
 use crate::lock::DirectoryLock;
 use contents::Contents;
@@ -42,7 +42,8 @@ const LOCK_FILE: &str = "lock";
 pub(crate) const WITNESS_FILE: &str = "witness";
 pub(crate) const ENGINE: &str = "engine";
 const ENGINE_UNFINISHED: &str = "engine.new";
-/// The maps in the engine's directory: 0 is the engine's own map of maps, then those of [`Keyspace`] in order.
+/// The maps in the engine's directory that always exist: 0 is the engine's own map of maps, then those of [`Keyspace`] in order. The map of
+/// the log of changes comes after them once the log was begun.
 const ENGINE_MAPS: u32 = 4;
 
 /// A directory that this process has locked.
@@ -185,6 +186,10 @@ pub(crate) fn open_engine(
     let engine = FjallEngine::open(&engine_path, options, Some(directory.lock.clone()))
         .map_err(|error| as_damage(path, error))?;
     let chain = end_of_chain(&engine, &journals).map_err(|error| as_damage(path, error))?;
+    if !engine.has_changes() && ChangeLogState::read(&*engine.view()).map_err(|error| as_damage(path, error))?.is_some()
+    {
+        return Err(damaged(path, "the map of the log of changes is missing"));
+    }
     let last = chain.last.number;
     if last < synced.number {
         return Err(damaged(
@@ -223,8 +228,13 @@ fn check_maps(path: &Path) -> Result<()> {
             return Err(damaged(path, format!("the file {} is missing", file.display())));
         }
     }
-    for map in 0..ENGINE_MAPS {
-        check_file_list(path, &engine.join("keyspaces").join(map.to_string()))?;
+    let maps = engine.join("keyspaces");
+    for entry in fs::read_dir(&maps).map_err(|error| reading(&maps, error))? {
+        let map = entry.map_err(|error| reading(&maps, error))?.path();
+        // A map whose creation was interrupted has no list; the engine removes it.
+        if exists(&map.join("current"))? {
+            check_file_list(path, &map)?;
+        }
     }
     Ok(())
 }

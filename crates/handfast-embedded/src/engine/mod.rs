@@ -1,10 +1,11 @@
-//! The interface of the key-value engine, as little of it as this crate needs: three ordered maps, changed by atomic
+//! The interface of the key-value engine, as little of it as this crate needs: four ordered maps, changed by atomic
 //! batches, and read through immutable views. [`crate::fjall_engine`] implements it.
 //!
 //! ```text
 //! documents   collection id, `_id` key                      -> header, document
 //! indexes     collection id, index id, key, `_id` key       -> header
 //! metadata    catalog, counters, the last batch's number    -> header, value
+//! changes     commit, index of the change in it             -> header, record; created with the first record
 //! ```
 //!
 //! An engine promises that a batch is atomic, now and after a crash; that a batch that survives a crash has all earlier ones
@@ -28,22 +29,26 @@ pub(crate) type Bytes = fjall::Slice;
 /// The length of the longest key, in bytes: the engine stores the length in 16 bits.
 pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// A map of the engine from keys to values; there are three.
+/// A map of the engine from keys to values; there are four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Keyspace {
     Documents,
     Indexes,
     Metadata,
+    /// The log of changes. The map exists once the log was begun.
+    Changes,
 }
 
 impl Keyspace {
-    pub(crate) const ALL: [Keyspace; 3] = [Keyspace::Documents, Keyspace::Indexes, Keyspace::Metadata];
+    pub(crate) const ALL: [Keyspace; 4] =
+        [Keyspace::Documents, Keyspace::Indexes, Keyspace::Metadata, Keyspace::Changes];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Keyspace::Documents => "documents",
             Keyspace::Indexes => "indexes",
             Keyspace::Metadata => "metadata",
+            Keyspace::Changes => "changes",
         }
     }
 }

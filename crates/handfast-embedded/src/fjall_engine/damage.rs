@@ -73,7 +73,7 @@ impl FjallView {
         let last_batch = last_batch.ok().flatten().and_then(|value| LastBatch::decode(&value).ok());
         match last_batch.filter(|_| self.salvages_from_journal) {
             Some(last) => {
-                let map = self.keyspaces[keyspace as usize].id();
+                let Some(map) = self.map(keyspace).map(fjall::Keyspace::id) else { return BTreeMap::new() };
                 last_writes(&self.path, map, last.number, |key| damaged_ranges::contains(found, key))
             }
             None => BTreeMap::new(),
@@ -82,8 +82,8 @@ impl FjallView {
 
     /// Returns the keys within damaged ranges that the write buffer or a data file has.
     fn keys(&self, keyspace: Keyspace, found: &[DamagedRange]) -> BTreeSet<Bytes> {
-        let tree = &self.keyspaces[keyspace as usize].tree;
         let mut keys = BTreeSet::new();
+        let Some(tree) = self.map(keyspace).map(|map| &map.tree) else { return keys };
         for entry in tree.active_memtable().items.iter() {
             let key = &entry.key().user_key;
             if keys.len() < KEYS_MAX && damaged_ranges::contains(found, key) {
@@ -114,7 +114,8 @@ impl FjallView {
         range: &Range,
         mut visit: impl FnMut(Range, &mut dyn Iterator<Item = Result<Bytes, String>>),
     ) {
-        for file in self.keyspaces[keyspace as usize].tree.current_version().iter_tables() {
+        let Some(map) = self.map(keyspace) else { return };
+        for file in map.tree.current_version().iter_tables() {
             let keys = &file.metadata.key_range;
             let own = (Bound::Included(keys.min().to_vec()), Bound::Included(keys.max().to_vec()));
             let Some(range) = damaged_ranges::intersection(range, &own) else { continue };

@@ -16,8 +16,8 @@ mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use fjall::{AbstractTree, Database, KeyspaceCreateOptions, LsmError, PersistMode, Readable, SeqNo, Snapshot};
 
@@ -39,15 +39,20 @@ const ITEM_BYTES: usize = 64;
 /// The metadata map holds a few hundred keys, one of which changes with every batch.
 const METADATA_BUFFER_BYTES: u64 = 8 * 1024 * 1024;
 
+/// Records of changes are read soon after they were written, and in order: a larger buffer would save nothing.
+const CHANGES_BUFFER_BYTES: u64 = 8 * 1024 * 1024;
+
 /// The free space below which a failure to write a data file is reported as a full disk. The files are about this large.
 const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
 pub(crate) struct FjallEngine {
     database: Database,
     keyspaces: [fjall::Keyspace; 3],
+    /// The map of the log of changes, once there is one.
+    changes: OnceLock<fjall::Keyspace>,
     /// A full write buffer, per map. The engine keeps the size that a map was created with; so that the setting of
     /// *this* opening counts, buffers are rotated from here and the engine's own size is out of reach.
-    buffer_bytes_max: [u64; 3],
+    buffer_bytes_max: [u64; 4],
     /// Counted here: the engine's own sum counts a buffer once for each of its versions that has it.
     written_bytes: AtomicU64,
     path: PathBuf,
@@ -67,17 +72,29 @@ impl FjallEngine {
                 .max_cached_files(Some(options.open_files_max.max(16)))
                 .manual_journal_persist(true)
                 .open()?;
-            let open = |keyspace: Keyspace| {
-                database.keyspace(keyspace.name(), || {
-                    KeyspaceCreateOptions::default().max_memtable_size(u64::MAX).manual_journal_persist(true)
-                })
-            };
+            let open = |keyspace: Keyspace| open_map(&database, keyspace);
             let keyspaces = [open(Keyspace::Documents)?, open(Keyspace::Indexes)?, open(Keyspace::Metadata)?];
+            let changes = OnceLock::new();
+            if database.keyspace_exists(Keyspace::Changes.name()) {
+                changes.get_or_init({
+                    let map = open(Keyspace::Changes)?;
+                    || map
+                });
+            }
             let large = options.write_buffer_bytes;
-            let buffer_bytes_max = [large, large, METADATA_BUFFER_BYTES.min(large)];
+            let buffer_bytes_max = [large, large, METADATA_BUFFER_BYTES.min(large), CHANGES_BUFFER_BYTES.min(large)];
             let (written_bytes, path) = (AtomicU64::new(0), path.to_owned());
             let salvages_from_journal = options.salvage_from_journal;
-            Ok(FjallEngine { database, keyspaces, buffer_bytes_max, written_bytes, path, salvages_from_journal, lock })
+            Ok(FjallEngine {
+                database,
+                keyspaces,
+                changes,
+                buffer_bytes_max,
+                written_bytes,
+                path,
+                salvages_from_journal,
+                lock,
+            })
         })
     }
 
@@ -90,17 +107,42 @@ impl FjallEngine {
         })
     }
 
+    /// Returns whether there is a map of the log of changes.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.changes.get().is_some()
+    }
+
+    /// Returns a map. That of the log of changes is created when it is first written to.
+    fn map(&self, keyspace: Keyspace) -> fjall::Result<&fjall::Keyspace> {
+        if let Some(map) = self.keyspaces.get(keyspace as usize).or_else(|| self.changes.get()) {
+            return Ok(map);
+        }
+        let map = open_map(&self.database, Keyspace::Changes)?;
+        Ok(self.changes.get_or_init(|| map))
+    }
+
+    fn maps(&self) -> impl Iterator<Item = &fjall::Keyspace> {
+        self.keyspaces.iter().chain(self.changes.get())
+    }
+
     fn is_disk_full(&self) -> bool {
         rustix::fs::statvfs(&self.path).is_ok_and(|disk| disk.f_bavail * disk.f_frsize < FREE_BYTES_MIN)
     }
 
     /// Returns the sequence number of the last write of a key.
     fn sequence_of(&self, keyspace: Keyspace, key: &[u8]) -> Result<u64> {
-        let tree = &self.keyspaces[keyspace as usize].tree;
-        let entry = guarded("reading a batch", || Ok(tree.get_internal_entry(key, SeqNo::MAX)?))?;
+        let read = || Ok(self.map(keyspace)?.tree.get_internal_entry(key, SeqNo::MAX)?);
+        let entry = guarded("reading a batch", read)?;
         let entry = entry.ok_or_else(|| Error::Engine("what was applied is not there".to_owned()))?;
         Ok(entry.key.seqno)
     }
+}
+
+/// Opens a map, or creates it.
+fn open_map(database: &Database, keyspace: Keyspace) -> fjall::Result<fjall::Keyspace> {
+    database.keyspace(keyspace.name(), || {
+        KeyspaceCreateOptions::default().max_memtable_size(u64::MAX).manual_journal_persist(true)
+    })
 }
 
 /// Returns the sequence number of a batch, which the engine does not return, if it was the only number taken between two
@@ -123,7 +165,7 @@ impl Engine for FjallEngine {
             let mut bytes = 0;
             for (place, write) in writes.into_iter().enumerate() {
                 bytes += ITEM_BYTES + write.key.len() + write.value.as_ref().map_or(0, Vec::len);
-                let keyspace = &self.keyspaces[write.keyspace as usize];
+                let keyspace = self.map(write.keyspace)?;
                 let key = Bytes::from(write.key);
                 if place == last_place {
                     // Another handle on it, not a copy.
@@ -138,7 +180,7 @@ impl Engine for FjallEngine {
             batch.commit()?;
             let after = self.database.seqno();
             self.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-            for (keyspace, &bytes_max) in self.keyspaces.iter().zip(&self.buffer_bytes_max) {
+            for (keyspace, &bytes_max) in self.maps().zip(&self.buffer_bytes_max) {
                 if keyspace.tree.active_memtable().size() > bytes_max {
                     keyspace.rotate_memtable()?;
                 }
@@ -163,6 +205,7 @@ impl Engine for FjallEngine {
         Arc::new(FjallView {
             snapshot: self.database.snapshot(),
             keyspaces: self.keyspaces.clone(),
+            changes: self.changes.get().cloned(),
             path: self.path.clone(),
             salvages_from_journal: self.salvages_from_journal,
             _lock: self.lock.clone(),
@@ -170,7 +213,7 @@ impl Engine for FjallEngine {
     }
 
     fn readiness(&self) -> Result<Readiness> {
-        let busy = self.keyspaces.iter().any(|keyspace| {
+        let busy = self.maps().any(|keyspace| {
             keyspace.tree.sealed_memtable_count() >= SEALED_BUFFERS_MAX
                 || keyspace.tree.l0_run_count() >= FIRST_LEVEL_FILES_MAX
         });
@@ -191,18 +234,28 @@ impl Engine for FjallEngine {
     }
 
     fn disk_bytes(&self, keyspace: Keyspace) -> u64 {
-        self.keyspaces[keyspace as usize].disk_space()
+        let map = self.keyspaces.get(keyspace as usize).or_else(|| self.changes.get());
+        map.map_or(0, fjall::Keyspace::disk_space)
     }
 }
 
 struct FjallView {
     snapshot: Snapshot,
     keyspaces: [fjall::Keyspace; 3],
+    /// The map of the log of changes, if there was one.
+    changes: Option<fjall::Keyspace>,
     /// The engine's directory.
     path: PathBuf,
     salvages_from_journal: bool,
     /// Keeps the directory locked while the view lives.
     _lock: Option<Arc<DirectoryLock>>,
+}
+
+impl FjallView {
+    /// Returns a map; `None` for the log of changes if it did not exist.
+    fn map(&self, keyspace: Keyspace) -> Option<&fjall::Keyspace> {
+        self.keyspaces.get(keyspace as usize).or(self.changes.as_ref())
+    }
 }
 
 impl View for FjallView {
@@ -211,16 +264,17 @@ impl View for FjallView {
         if key.len() > KEY_BYTES_MAX {
             return Ok(None);
         }
-        guarded("reading", || self.snapshot.get(&self.keyspaces[keyspace as usize], key))
+        let Some(map) = self.map(keyspace) else { return Ok(None) };
+        guarded("reading", || self.snapshot.get(map, key))
     }
 
     fn range(&self, keyspace: Keyspace, range: Range, direction: Direction) -> Rows {
         // The engine panics on a bound that is longer than a key, and on a range whose start is behind its end.
         let range = between_keys(range);
-        if is_empty(&range) {
+        let Some(map) = self.map(keyspace).filter(|_| !is_empty(&range)) else {
             return Box::new(std::iter::empty());
-        }
-        let rows = guarded("reading", || Ok(self.snapshot.range(&self.keyspaces[keyspace as usize], range)));
+        };
+        let rows = guarded("reading", || Ok(self.snapshot.range(map, range)));
         match rows {
             Ok(rows) => Box::new(FjallRows { rows: Some(rows), direction }),
             Err(error) => Box::new(std::iter::once(Err(error))),

@@ -1,4 +1,5 @@
-//! The background tasks of an open store: they remove expired documents, and the keys of dropped collections and indexes.
+//! The background tasks of an open store: they remove expired documents, the keys of dropped collections and indexes, and the oldest
+//! records of the log of changes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,14 +7,18 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::write::context::WriteContext;
-use crate::write::{expiry, key_removal};
+use crate::write::{expiry, key_removal, log_trimming};
 
 /// The time after which a failed removal of keys is repeated, if nothing is dropped before.
 const REMOVAL_RETRY: Duration = Duration::from_secs(60);
 
+/// The time after which records of the log of changes are removed that have become too old.
+const LOG_TRIM_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Starts the tasks, which end with the store.
 pub(super) fn start(context: &Arc<WriteContext>) {
     tokio::spawn(remove_keys(Arc::downgrade(context), context.key_removal.clone()));
+    tokio::spawn(trim_log(Arc::downgrade(context), context.shared().log_is_full.clone()));
     if let Some(interval) = context.options.expiry_interval {
         tokio::spawn(expire(Arc::downgrade(context), interval));
     }
@@ -35,6 +40,19 @@ async fn remove_keys(context: Weak<WriteContext>, key_removal: Arc<Notify>) {
         if let Err(error) = removed {
             tracing::warn!(%error, "keys of what was dropped could not be removed; they are tried again later");
         }
+    }
+}
+
+async fn trim_log(context: Weak<WriteContext>, log_is_full: Arc<Notify>) {
+    loop {
+        let Some(open) = open_context(&context) else {
+            return;
+        };
+        if let Err(error) = log_trimming::trim(&open).await {
+            tracing::warn!(%error, "old records of the log of changes could not be removed; they are tried again later");
+        }
+        drop(open);
+        let _ = tokio::time::timeout(LOG_TRIM_INTERVAL, log_is_full.notified()).await;
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{
-    Aggregate, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
-    Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Durability, Explain, Explained, Find, FindAndModify,
-    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection,
-    Result, Update, UpdateOutcome,
+    Aggregate, ChangeStream, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes,
+    Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Durability, Explain, Explained, Find,
+    FindAndModify, FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace,
+    RenameCollection, Result, Update, UpdateOutcome, Watch,
 };
 
 use super::EmbeddedStore;
@@ -108,6 +108,10 @@ impl DocumentStore for EmbeddedStore {
 
     async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
         check_collection(self.context.snapshot(), namespace).await
+    }
+
+    async fn watch(&self, request: Watch) -> Result<Box<dyn ChangeStream>> {
+        self.open_stream(request).await
     }
 
     async fn flush(&self) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod atomic;
 mod background;
+mod changes;
 mod check;
 mod contract;
 mod open;

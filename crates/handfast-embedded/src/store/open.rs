@@ -49,6 +49,7 @@ impl EmbeddedStore {
         let store = opened.map_err(|error| Error::Engine(format!("opening was interrupted: {error}")))??;
         store.drop_incomplete_indexes().await?;
         store.drop_temporary_collections().await?;
+        store.prepare_log().await.map_err(|error| Error::Engine(format!("the log of changes: {error}")))?;
         background::start(&store.context);
         if !store.context.snapshot().catalog().dropped.is_empty() {
             store.context.key_removal.notify_one();
@@ -104,7 +105,7 @@ impl EmbeddedStore {
 fn open(directory: directory::Directory, sources: Sources, options: Options) -> Result<EmbeddedStore> {
     let opened = directory::open(&directory, &options)?;
     let engine: Arc<dyn Engine> = Arc::new(opened.engine);
-    let committer = Committer::start(engine, opened.witness, opened.chain, Arc::clone(&sources.clock), &options)?;
+    let committer = Committer::start(engine, opened.witness, opened.chain, &options, &sources)?;
     Ok(assemble(&directory.path, committer, sources, options))
 }
 

@@ -1,5 +1,7 @@
 //! A store in its directory: reopening, locking, requests that take long, snapshots that are ended.
 
+mod change_log;
+
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};

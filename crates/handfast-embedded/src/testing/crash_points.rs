@@ -13,13 +13,15 @@ use handfast_store::{
 use handfast_txn::{Database, Outcome, TransactionId, TransactionOptions};
 
 use super::faulty_engine::{Fault, FaultKind};
-use super::{all, checked, find_all, namespace, open, open_faulty};
+use super::{all, checked, find_all, namespace, open, open_faulty, replayed};
+use crate::write::log_trimming;
 use crate::{EmbeddedStore, Options};
 
 /// The writes of the scenario, each in a session of its own.
 const WRITES: u8 = 8;
 
 async fn fill(store: &EmbeddedStore) {
+    log_trimming::begin(&store.context).await.unwrap();
     let documents = (0..4).map(|n| rawdoc! { "_id": n, "n": 10, "name": format!("name {n}") }).collect();
     store.insert(Insert::new(namespace(), documents)).await.unwrap();
     // The collection of the records is created before, so that every write takes the same steps.
@@ -102,9 +104,12 @@ fn made() -> Namespace {
     Namespace::new("db", "made").unwrap()
 }
 
-/// Returns everything that is stored, with indexes and records of tickets.
+/// Returns everything that is stored, with indexes and records of tickets. The log of changes must say the same.
 async fn dump(store: &EmbeddedStore) -> Vec<RawDocumentBuf> {
     let mut everything = find_all(store).await;
+    assert_eq!(replayed(store, &namespace()).await, everything, "the log of changes says something else");
+    let in_made = all(store.find(Find::new(made(), rawdoc! {})).await.unwrap()).await;
+    assert_eq!(replayed(store, &made()).await, in_made, "the log of changes says something else");
     let store = checked(store);
     for other in [made(), Ticket::namespace().unwrap()] {
         everything.extend(all(store.find(Find::new(other, rawdoc! {})).await.unwrap()).await);

@@ -24,7 +24,10 @@ pub(crate) async fn commit(context: &WriteContext, mut batch: AtomicBatch) -> St
     let bytes = batch.writes.iter().map(|write| size(&write.write) + size_before(&write.before)).sum();
     let answer = batch.durability.into();
     let operation = move |writer: &mut Writer<'_>| {
-        once_per_ticket(writer, ticketed, |writer| stage_batch(writer, &batch, &reads, uuid))
+        once_per_ticket(writer, ticketed, |writer| {
+            writer.set_transaction(batch.ticket);
+            stage_batch(writer, &batch, &reads, uuid)
+        })
     };
     context.committer.submit(answer, bytes, operation).await
 }
@@ -62,8 +65,9 @@ fn stage_batch(
     }
     let deletes = prepare_all(writer, batch.read_at, deletes)?;
     let puts = prepare_all(writer, batch.read_at, puts)?;
-    for Prepared { id_key, before, write: BatchWrite { namespace, .. } } in deletes {
+    for Prepared { id_key, before, write: BatchWrite { namespace, place, .. } } in deletes {
         let Some(collection) = writer.collection(namespace) else { continue };
+        writer.set_place(*place);
         match before {
             Some(before) => writer.remove(&collection, &id_key, before.document()?)?,
             None => writer.record_deletion_of_absent(collection.id, &id_key)?,
@@ -130,12 +134,13 @@ fn put_all(
         let old = before.as_ref().map(Newest::document).transpose()?;
         let changes = writer.key_changes(&collection, &id_key, old, Some(document))?;
         writer.stage_removed_keys(&collection, &id_key, &changes);
-        prepared.push((namespace, id_key, before, document, changes));
+        prepared.push((write, id_key, before, document, changes));
     }
-    for (namespace, id_key, before, document, changes) in prepared {
+    for (BatchWrite { namespace, place, kind, .. }, id_key, before, document, changes) in prepared {
+        writer.set_place(*place);
         let before = before.as_ref().map(Newest::document).transpose()?;
         let collection = writer.ensure_collection(namespace, uuid)?;
-        writer.put_with_keys(&collection, &id_key, before, document, changes).or_else(|error| {
+        writer.put_with_keys(&collection, &id_key, before, document, *kind, changes).or_else(|error| {
             let taken = error.code() == Code::DuplicateKey;
             if taken && writer.keys_were_taken_since(&collection, &id_key, document, read_at)? {
                 return Err(key_conflict(&error));

@@ -1,6 +1,7 @@
 //! Creates, renames, drops, lists and measures collections.
 
 use handfast_mql::Code;
+use handfast_store::change_stream::record;
 use handfast_store::{
     CollectionInfo, CollectionOptions, CollectionStats, Error as StoreError, Namespace, RenameCollection,
     Result as StoreResult, blocking, index,
@@ -8,7 +9,7 @@ use handfast_store::{
 
 use super::context::WriteContext;
 use crate::catalog::{Collection, Counts};
-use crate::committer::Snapshot;
+use crate::committer::{Snapshot, Writer};
 use crate::engine::{Direction, Keyspace, View, prefix_range};
 use crate::format::{StoredDocument, Verify, collection_prefix, index_key, index_value};
 
@@ -53,6 +54,8 @@ pub(crate) async fn rename_collection(context: &WriteContext, request: RenameCol
                 writer.drop_collection(target);
             }
             writer.rename_collection(&collection, &to);
+            let dropped = target.as_ref().map(|target| target.uuid);
+            writer.log_catalog(&collection, |collection| record::of_rename(&collection.namespace, &to, dropped));
             Ok(target.is_some())
         })
         .await?;
@@ -67,7 +70,7 @@ pub(crate) async fn drop_collection(context: &WriteContext, namespace: &Namespac
     let dropped = context
         .change_catalog(move |writer| match writer.collection(&namespace) {
             Some(collection) => {
-                writer.drop_collection(&collection);
+                drop_logged(writer, &collection);
                 Ok(true)
             }
             None => Ok(false),
@@ -79,6 +82,11 @@ pub(crate) async fn drop_collection(context: &WriteContext, namespace: &Namespac
     Ok(dropped)
 }
 
+fn drop_logged(writer: &mut Writer<'_>, collection: &Collection) {
+    writer.drop_collection(collection);
+    writer.log_catalog(collection, |collection| record::of_drop(&collection.namespace));
+}
+
 pub(crate) async fn drop_database(context: &WriteContext, database: &str) -> StoreResult<bool> {
     let database = database.to_owned();
     let dropped = context
@@ -86,8 +94,11 @@ pub(crate) async fn drop_database(context: &WriteContext, database: &str) -> Sto
             let catalog = writer.catalog().clone();
             let mut any = false;
             for collection in catalog.database(&database) {
-                writer.drop_collection(collection);
+                drop_logged(writer, collection);
                 any = true;
+            }
+            if any {
+                writer.log_drop_database(&database);
             }
             Ok(any)
         })

@@ -1,8 +1,9 @@
 //! The parts of an open store that requests and background tasks share.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use handfast_store::{Durability, Error as StoreError, Result as StoreResult, Sources, Ticket};
 use tokio::sync::Notify;
@@ -24,6 +25,8 @@ pub(crate) struct WriteContext {
     pub(crate) builds: Arc<Builds>,
     /// The last handle is being closed: background tasks start no further step.
     pub(crate) closing: AtomicBool,
+    /// The time of the clock at which the log of changes was read last, in milliseconds since its start.
+    log_read_millis: AtomicU64,
 }
 
 /// The index builds that are running.
@@ -43,6 +46,7 @@ impl Builds {
 
 impl WriteContext {
     pub(crate) fn new(committer: Committer, sources: Sources, options: Options) -> Self {
+        let opened_millis = millis(sources.clock.elapsed());
         WriteContext {
             committer,
             sources,
@@ -50,7 +54,19 @@ impl WriteContext {
             key_removal: Arc::default(),
             builds: Arc::default(),
             closing: AtomicBool::new(false),
+            log_read_millis: AtomicU64::new(opened_millis),
         }
+    }
+
+    /// Notes that the log of changes is read.
+    pub(crate) fn note_log_read(&self) {
+        self.log_read_millis.store(millis(self.sources.clock.elapsed()), Ordering::Relaxed);
+    }
+
+    /// Returns the time since the log of changes was read last, or the store was opened.
+    pub(crate) fn log_unread_for(&self) -> Duration {
+        let read = Duration::from_millis(self.log_read_millis.load(Ordering::Relaxed));
+        self.sources.clock.elapsed().saturating_sub(read)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -97,10 +113,15 @@ impl WriteContext {
     }
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Drop for WriteContext {
     fn drop(&mut self) {
-        // The background task sees that the store is gone.
+        // The background tasks see that the store is gone.
         self.key_removal.notify_one();
+        self.shared().log_is_full.notify_one();
     }
 }
 

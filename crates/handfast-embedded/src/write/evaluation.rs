@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::{Code, Context};
 use handfast_store::ticket::Recorded;
-use handfast_store::{Error as StoreError, Result as StoreResult, blocking};
+use handfast_store::{Error as StoreError, Result as StoreResult, WriteKind, blocking};
 
 use super::target::Target;
 use crate::catalog::Collection;
@@ -36,7 +36,7 @@ const ATTEMPTS_MAX: u32 = 16;
 pub(crate) enum Evaluated<T> {
     NoMatch,
     Unchanged(T),
-    Replace(RawDocumentBuf, T),
+    Replace(RawDocumentBuf, WriteKind, T),
     Remove(T),
 }
 
@@ -221,8 +221,8 @@ impl<T> Evaluation<T> {
         Ok(OnCommitter::Done(match evaluated {
             Evaluated::NoMatch => return Ok(OnCommitter::NoMatch),
             Evaluated::Unchanged(result) => result,
-            Evaluated::Replace(after, result) => {
-                writer.put(collection, id_key, Some(stored.document()?), &after)?;
+            Evaluated::Replace(after, kind, result) => {
+                writer.put(collection, id_key, Some(stored.document()?), &after, kind)?;
                 result
             }
             Evaluated::Remove(result) => {

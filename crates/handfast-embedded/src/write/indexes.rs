@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
+use handfast_store::change_stream::record;
 use handfast_store::index::{Addition, Index, addition, check_expiry_seconds, dropped, selected};
 use handfast_store::{
     DropIndexes, Error as StoreError, IndexCounts, IndexInfo, IndexSpec, ModifyCollection, Namespace,
@@ -30,6 +31,12 @@ pub(crate) async fn drop_indexes(context: &WriteContext, request: DropIndexes) -
             let collection = existing(writer, &request.namespace)?;
             let specs = collection.index_specs();
             let positions = dropped(&request.namespace, &specs, &request.selector)?;
+            let gone: Vec<_> = positions.iter().filter_map(|position| specs.get(*position)).collect();
+            if !gone.is_empty() {
+                writer.log_catalog(&collection, |collection| {
+                    record::of_indexes(&collection.namespace, "dropIndexes", gone)
+                });
+            }
             for position in positions {
                 // Position 0 is `_id_`, which is refused above.
                 if let Some(index) = position.checked_sub(1).and_then(|position| collection.indexes.get(position)) {
@@ -80,8 +87,20 @@ pub(crate) async fn modify_collection(
                 answer.append(cstr!("hidden_new"), hidden);
                 spec.hidden = hidden;
             }
+            let name = spec.name.clone();
             let changed = Index::compile(spec)?;
             change_index(writer, collection.id, index.id, |entry| entry.index = changed)?;
+            if !answer.is_empty() {
+                let mut index = rawdoc! { "name": name };
+                if let Some(seconds) = change.expire_after_seconds {
+                    index.append(cstr!("expireAfterSeconds"), seconds);
+                }
+                if let Some(hidden) = change.hidden {
+                    index.append(cstr!("hidden"), hidden);
+                }
+                let description = rawdoc! { "index": index };
+                writer.log_catalog(&collection, |collection| record::of_modify(&collection.namespace, description));
+            }
             Ok(answer)
         })
         .await
@@ -117,6 +136,8 @@ pub(crate) fn add_to_catalog(
     }
     let after = changed.index_specs().len();
     if after != before {
+        let added = &changed.index_specs()[before..];
+        writer.log_catalog(&collection, |collection| record::of_indexes(&collection.namespace, "createIndexes", added));
         writer.put_collection(Arc::new(changed));
     }
     Ok(AddedIndexes { counts: IndexCounts::new(before, after), build })

@@ -1,7 +1,9 @@
 //! Inserting documents.
 
 use bson::RawDocumentBuf;
-use handfast_store::{Insert, InsertOutcome, Inserted, Namespace, Result as StoreResult, WriteError, insertion};
+use handfast_store::{
+    Insert, InsertOutcome, Inserted, Namespace, Result as StoreResult, WriteError, WriteKind, insertion,
+};
 
 use super::context::{WriteContext, after_steps};
 use super::ticketed::{Record, TicketedWrite};
@@ -125,5 +127,5 @@ pub(crate) fn insert_one(
     if writer.get(collection.id, &id_key)?.is_some() {
         return Err(duplicate_id(namespace, id));
     }
-    writer.put(&collection, &id_key, None, document)
+    writer.put(&collection, &id_key, None, document, WriteKind::default())
 }

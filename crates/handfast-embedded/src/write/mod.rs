@@ -14,6 +14,7 @@ pub(crate) mod index_build;
 pub(crate) mod indexes;
 pub(crate) mod insert;
 pub(crate) mod key_removal;
+pub(crate) mod log_trimming;
 pub(crate) mod modify;
 pub(crate) mod target;
 #[cfg(test)]

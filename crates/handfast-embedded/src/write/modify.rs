@@ -99,7 +99,7 @@ impl UpdateRequest<'_> {
 fn evaluation_of_update(target: Arc<Target>, change: Arc<Change>) -> Evaluation<Changed> {
     Evaluation::new(target.clone(), move |_, document| {
         Ok(match change.apply(document, &target.context)? {
-            Some(applied) if applied.modified => Evaluated::Replace(applied.document, Changed::Modified),
+            Some(applied) if applied.modified => Evaluated::Replace(applied.document, change.kind(), Changed::Modified),
             Some(_) => Evaluated::Unchanged(Changed::Same),
             None => Evaluated::NoMatch,
         })
@@ -211,7 +211,7 @@ fn evaluation_of_find_and_modify(
         Ok(match change.apply(before, &target.context)? {
             Some(applied) if applied.modified => {
                 let outcome = outcome(Some(applied.document.clone()))?;
-                Evaluated::Replace(applied.document, outcome)
+                Evaluated::Replace(applied.document, change.kind(), outcome)
             }
             Some(applied) => Evaluated::Unchanged(outcome(Some(applied.document))?),
             None => Evaluated::NoMatch,

@@ -11,7 +11,7 @@
 
 use bson::{DateTime, RawDocument, RawDocumentBuf};
 use handfast_store::ticket::Recorded;
-use handfast_store::{CommitTimestamp, Result as StoreResult, Ticket};
+use handfast_store::{CommitTimestamp, Result as StoreResult, Ticket, WriteKind};
 
 use crate::committer::Writer;
 use crate::format::StoredDocument;
@@ -96,7 +96,8 @@ impl Record {
             true => self.stored,
             false => writer.get(records.id, &id_key)?,
         };
-        writer.put(&records, &id_key, stored.as_ref().map(StoredDocument::document).transpose()?, &content)
+        let before = stored.as_ref().map(StoredDocument::document).transpose()?;
+        writer.put(&records, &id_key, before, &content, WriteKind::default())
     }
 }
 

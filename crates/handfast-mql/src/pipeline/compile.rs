@@ -143,7 +143,6 @@ fn check_location(stage: &Stage, index: usize, location: PipelineLocation) -> Re
 
 /// The stages of MongoDB that Handfast does not support. They are refused by name, not as unknown.
 const UNSUPPORTED: &[&str] = &[
-    "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$collStats",
     "$currentOp",
@@ -212,6 +211,9 @@ fn stage(source: &RawDocument, stage_context: StageContext<'_>) -> Result<Vec<St
         "$graphLookup" => Stage::GraphLookup(Box::new(foreign::GraphLookup::compile(argument, options)?)),
         "$out" => Stage::Out(foreign::Out::compile(argument)?),
         "$merge" => Stage::Merge(Box::new(foreign::Merge::compile(argument, options)?)),
+        "$changeStream" => {
+            return Err(Error::new(Code(40_602), "$changeStream is only valid as the first stage in a pipeline."));
+        }
         other if UNSUPPORTED.contains(&other) => {
             return Err(Error::new(Code::NotImplemented, format!("the pipeline stage {other} is not supported")));
         }

@@ -12,7 +12,7 @@ use Action::*;
 /// An action that a role allows or does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Reads documents.
+    /// Reads documents, and their changes.
     Find,
     /// Inserts, updates, deletes documents.
     Write,
@@ -53,7 +53,7 @@ impl Action {
     /// Returns MongoDB's names of the actions that it covers.
     fn mongodb_names(self) -> &'static [&'static str] {
         match self {
-            Find => &["find", "killCursors"],
+            Find => &["find", "killCursors", "changeStream"],
             Write => &["insert", "update", "remove"],
             Structure => {
                 &["createCollection", "dropCollection", "createIndex", "dropIndex", "collMod", "renameCollectionSameDB"]

@@ -8,7 +8,10 @@ use handfast_store::{Aggregate, AggregateSource, Explain, Explained, Verbosity};
 
 use super::get_more::{Opening, first_batch};
 use super::write::owned;
-use super::{Access, Call, Command, InTransaction, Properties, SnapshotSupport, coll_stats, current_op, explain, hint};
+use super::{
+    Access, Call, Command, InTransaction, Properties, SnapshotSupport, change_stream, coll_stats, current_op, explain,
+    hint,
+};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Target, Visitor, visit_pipeline};
 use crate::auth::role::Action;
@@ -61,8 +64,14 @@ fn stages_of_sequences<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a Ra
 /// Visits the collection that the command names, and those that its stages name.
 fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let database = request.database;
-    if let RawBsonRef::String(collection) = request.subject {
-        visitor(Action::Find, Target { database, collection })?;
+    match request.subject {
+        RawBsonRef::String(collection) => visitor(Action::Find, Target { database, collection })?,
+        _ => {
+            if let Some(options) = change_stream::options_of(request) {
+                let database = if change_stream::is_of_deployment(options) { "" } else { database };
+                visitor(Action::Find, Target { database, collection: "" })?;
+            }
+        }
     }
     for element in request.body.iter().skip(1) {
         let (name, value) = element?;
@@ -80,6 +89,9 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("aggregate");
     let explained = arguments.flag("explain")?.unwrap_or(false);
     let cursor = arguments.document("cursor")?;
+    if let Some(pipeline) = change_stream::pipeline(&mut arguments)? {
+        return change_stream::open(call, arguments, cursor, pipeline).await;
+    }
     let aggregate = read(call, &mut arguments).await?;
     arguments.finish()?;
     if explained && call.transaction_number().is_some() {
@@ -139,10 +151,6 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
     };
     let pipeline = arguments.documents("pipeline")?;
     let pipeline = owned(arguments.required("pipeline", pipeline)?);
-    if pipeline.first().is_some_and(|stage| matches!(stage.get("$changeStream"), Ok(Some(_)))) {
-        let text = "The $changeStream stage is not supported: there are no change streams yet";
-        return Err(CommandError::new(NO_CHANGE_STREAMS, text));
-    }
     check_target(call.request.database, &pipeline)?;
     Ok(Aggregate {
         source,
@@ -231,9 +239,6 @@ fn sessions(call: &Call<'_>, options: &RawDocument) -> CommandResult<Vec<RawDocu
     });
     Ok(described.collect())
 }
-
-/// The code that a standalone MongoDB returns, after which drivers do not retry.
-const NO_CHANGE_STREAMS: Code = Code(40_573);
 
 #[cfg(test)]
 mod tests;

@@ -9,10 +9,12 @@ use super::{Access, Call, Command, Counter, InTransaction, Properties, SnapshotS
 use crate::auth::guard::{Needs, Target, Visitor};
 use crate::auth::role::Action;
 use crate::batches::{Batches, FIRST_BATCH};
-use crate::cursors::Description;
+use crate::changes;
+use crate::cursors::{Description, Results};
 use crate::dispatch::{time_is_over, within};
 use crate::error::{CommandError, CommandResult};
 use crate::fail_points::FailPoints;
+use crate::fail_points::cursor::fail_get_more;
 use crate::memory_budget::MemoryReservation;
 use crate::reply::Answer;
 use crate::request::Request;
@@ -117,10 +119,6 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     if collection.is_empty() {
         return Err(CommandError::new(Code::InvalidNamespace, "Collection names cannot be empty"));
     }
-    if call.request.max_time.is_some() {
-        let text = "cannot set maxTimeMS on getMore command for a non-awaitData cursor";
-        return Err(CommandError::new(Code::BadValue, text));
-    }
     let namespace = format!("{}.{collection}", call.request.database);
     next_batch(call, id, namespace, batch_size).await
 }
@@ -130,6 +128,21 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
     let began = shared.now();
     let (session, transaction) = (call.request.session, call.transaction_number());
     let mut taken = shared.cursors.take(id, &namespace, session, transaction, call.user_id())?;
+    let failure = fail_get_more(shared.fail_points.as_ref());
+    let Results::Documents(batches) = &mut taken.results else {
+        return match failure {
+            Some(error) => Err(changes::of_stream(error)),
+            None => changes::next_batch(call, taken, batch_size).await,
+        };
+    };
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    if call.request.max_time.is_some() {
+        shared.cursors.put_back(taken, began);
+        let text = "cannot set maxTimeMS on getMore command for a non-awaitData cursor";
+        return Err(CommandError::new(Code::BadValue, text));
+    }
     let is_bounded = taken.description.time_left.is_some();
     if is_bounded && shared.fail_points.as_ref().is_some_and(FailPoints::times_out) {
         return Err(time_is_over());
@@ -138,14 +151,14 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
     writer.begin_document("cursor").begin_array("nextBatch");
     // 0 means the default.
     let documents_max = bounded(batch_size.filter(|size| *size > 0).unwrap_or(u64::MAX));
-    let work = taken.batches.fill(&mut writer, documents_max, &shared.replies);
+    let work = batches.fill(&mut writer, documents_max, &shared.replies);
     // On an error the cursor is closed, because the documents that were read are lost.
     let reserved = within(taken.description.time_left, work).await?;
     let now = shared.now();
     if let Some(left) = &mut taken.description.time_left {
         *left = left.checked_sub(now.saturating_sub(began)).ok_or_else(time_is_over)?;
     }
-    let open = !taken.batches.is_exhausted();
+    let open = !batches.is_exhausted();
     if open && !shared.cursors.put_back(taken, now) {
         // A client would take a reply without a cursor for the end of the results.
         return Err(CommandError::new(Code::CursorKilled, format!("cursor id {id} was killed while it was read")));
@@ -154,7 +167,7 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
     Ok(Answer { more: open, reserved, ..Answer::from(writer) })
 }
 
-fn bounded(count: u64) -> usize {
+pub(crate) fn bounded(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 

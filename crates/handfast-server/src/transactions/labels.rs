@@ -27,6 +27,36 @@ pub(crate) const COMMIT_UNKNOWN: &str = "UnknownTransactionCommitResult";
 /// The server does not know whether the command has changed anything.
 pub(crate) const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
 
+/// A change stream continues after the event that it returned last.
+pub(crate) const RESUMABLE_STREAM: &str = "ResumableChangeStreamError";
+/// A change stream cannot continue.
+pub(crate) const NOT_RESUMABLE_STREAM: &str = "NonResumableChangeStreamError";
+
+/// Returns whether a change stream can be resumed after this error: the cursor or the member is gone, and the log of changes is not. The
+/// codes are those of the drivers' specification change-streams.md.
+pub(crate) fn is_resumable(code: Code) -> bool {
+    matches!(
+        code.0,
+        6 | 7
+            | 43
+            | 63
+            | 89
+            | 91
+            | 133
+            | 150
+            | 189
+            | 234
+            | 262
+            | 9001
+            | 10_107
+            | 11_600
+            | 11_602
+            | 13_388
+            | 13_435
+            | 13_436
+    )
+}
+
 /// Returns the labels of an error.
 pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, error: &CommandError) -> Vec<&'static str> {
     let retryable = RETRYABLE_CODES.contains(&error.code.0);
@@ -50,6 +80,11 @@ pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, erro
         labels.push(COMMIT_UNKNOWN);
     }
     labels.extend(of_outcome(error));
+    match error.resumable {
+        Some(true) => labels.push(RESUMABLE_STREAM),
+        Some(false) => labels.push(NOT_RESUMABLE_STREAM),
+        None => {}
+    }
     labels
 }
 

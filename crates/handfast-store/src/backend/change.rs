@@ -11,7 +11,7 @@ use handfast_mql::{Code, CompileOptions, Context, Filter, Projection, Sort, Upda
 
 use crate::{
     Error, FindAndModify, FindAndModifyOutcome, IdSource, Modification, Result, ReturnDocument, UpdateSpec,
-    UpdateStatement, insertion,
+    UpdateStatement, WriteKind, insertion,
 };
 
 #[cfg(test)]
@@ -76,6 +76,11 @@ impl Change {
     /// Returns the order that decides which of several matching documents is changed.
     pub fn sort(&self) -> &Sort {
         &self.sort
+    }
+
+    /// Returns the kind of its writes.
+    pub fn kind(&self) -> WriteKind {
+        if self.update.is_replacement() { WriteKind::Replacement } else { WriteKind::Update }
     }
 
     /// Returns whether all matching documents are changed, not only the first.

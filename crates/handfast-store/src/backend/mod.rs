@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`insertion`] | checking a document, and giving it an `_id`, before it is stored |
 //! | [`change`] | updates and find-and-modifies: from the stored document to the new one and the outcome |
+//! | [`change_stream`] | change streams over a log of changes: the records of the log, resume tokens and events |
 //! | [`selection`] | finds: from the documents that may match to the pages of a cursor |
 //! | [`page`] | cutting documents into pages |
 //! | [`index`] | definitions of indexes, the keys of a document, and the error of a duplicate key |
@@ -13,6 +14,7 @@
 pub mod aggregation;
 pub(crate) mod blocking;
 pub mod change;
+pub mod change_stream;
 pub mod distinct;
 pub mod index;
 pub mod insertion;

@@ -45,6 +45,7 @@ macro_rules! operations {
             DropDatabase drop_database(database: &str) -> bool, write;
             CollectionStats collection_stats(namespace: &Namespace) -> CollectionStats, read;
             CheckCollection check_collection(namespace: &Namespace) -> CollectionCheck, read;
+            Watch watch(request: Watch) -> Box<dyn ChangeStream>, read;
             Flush flush() -> (), read;
         }
     };

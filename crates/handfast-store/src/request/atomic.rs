@@ -16,6 +16,16 @@ pub enum DocumentWrite {
     Delete,
 }
 
+/// The kind of a write to a document that exists, which a change stream shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteKind {
+    /// Operators or a pipeline changed fields of the document.
+    #[default]
+    Update,
+    /// Another document took its place.
+    Replacement,
+}
+
 /// The version of a written document in the snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Before {
@@ -40,18 +50,28 @@ pub struct BatchWrite {
     /// The version in the snapshot, as `Snapshot::get` returned it. A store that knows that the document has not changed since
     /// need not read it again.
     pub before: Before,
+    /// The kind of the write, if there was a document.
+    pub kind: WriteKind,
+    /// Its place in the order in which the writes were made. A change stream shows them in this order.
+    pub place: u32,
 }
 
 impl BatchWrite {
     /// Creates a write that does not say which version the snapshot has.
     pub fn new(namespace: Namespace, id: impl Into<RawBson>, write: DocumentWrite) -> Self {
-        BatchWrite { namespace, id: id.into(), write, before: Before::Unread }
+        BatchWrite { namespace, id: id.into(), write, before: Before::Unread, kind: WriteKind::default(), place: 0 }
     }
 
     /// Adds the version in the snapshot.
     #[must_use]
     pub fn after(self, before: Before) -> Self {
         BatchWrite { before, ..self }
+    }
+
+    /// Sets the kind and the place.
+    #[must_use]
+    pub fn logged_as(self, kind: WriteKind, place: u32) -> Self {
+        BatchWrite { kind, place, ..self }
     }
 
     /// Returns whether the write deletes the document.

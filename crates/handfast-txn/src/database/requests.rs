@@ -6,10 +6,10 @@
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{
-    Aggregate, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
-    Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome,
-    IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection,
-    Result as StoreResult, Update, UpdateOutcome, check_by_reading,
+    Aggregate, ChangeStream, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes,
+    Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify,
+    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection,
+    Result as StoreResult, Update, UpdateOutcome, Watch, change_stream, check_by_reading,
 };
 
 use super::Database;
@@ -141,6 +141,13 @@ impl DocumentStore for Database {
         match self.plain() {
             Some(store) => store.check_collection(namespace).await,
             None => check_by_reading(self, namespace).await,
+        }
+    }
+
+    async fn watch(&self, request: Watch) -> StoreResult<Box<dyn ChangeStream>> {
+        match self.plain() {
+            Some(store) => store.watch(request).await,
+            None => Err(change_stream::unsupported()),
         }
     }
 

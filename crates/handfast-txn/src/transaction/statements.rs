@@ -13,7 +13,7 @@ use handfast_store::ticket::{Recorded, check_statements};
 use handfast_store::{
     Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, ErrorClass, Find, FindAndModify, FindAndModifyOutcome,
     IdSource, Insert, InsertOutcome, Inserted, Namespace, Result, Ticket, Update, UpdateOutcome, UpdateStatement,
-    WriteError, insertion,
+    WriteError, WriteKind, insertion,
 };
 
 use super::{Inner, Transaction};
@@ -138,7 +138,7 @@ impl Inner {
         let done = write.await?;
         if let Some(result) = done.to_result() {
             let kept = match ticket.record(before.as_deref(), &result, self.shared.sources.steady_now()) {
-                Ok(record) => self.put(&records, before, Some(record)).await,
+                Ok(record) => self.put(&records, before, Some(record), WriteKind::default()).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = &kept

@@ -12,7 +12,7 @@ use handfast_store::selection::id_alone;
 use handfast_store::{
     BatchLimit, Changed, Cursor, Delete, DeleteStatement, Find, FindAndModify, FindAndModifyOutcome, IdSource,
     IndexSpec, Modification, Namespace, Read, Result as StoreResult, Snapshot, Update, UpdateSpec, UpdateStatement,
-    blocking_if, insertion,
+    WriteKind, blocking_if, insertion,
 };
 
 use super::Inner;
@@ -33,7 +33,7 @@ impl Inner {
         if self.get(namespace, id).await?.is_some() {
             return Err(duplicate_key(namespace, &IndexSpec::id(), &[Some(id)]));
         }
-        self.write(namespace, None, Some(document)).await
+        self.write(namespace, None, Some(document), WriteKind::default()).await
     }
 
     /// Returns a document as the transaction sees it.
@@ -54,9 +54,10 @@ impl Inner {
         namespace: &Namespace,
         before: Option<RawDocumentBuf>,
         after: Option<RawDocumentBuf>,
+        kind: WriteKind,
     ) -> StoreResult<()> {
         after.as_deref().map_or(Ok(()), insertion::check_size)?;
-        self.put(namespace, before, after).await
+        self.put(namespace, before, after, kind).await
     }
 
     /// Writes as [`Inner::write`] does, without the bound on the size of users' documents.
@@ -65,6 +66,7 @@ impl Inner {
         namespace: &Namespace,
         before: Option<RawDocumentBuf>,
         after: Option<RawDocumentBuf>,
+        kind: WriteKind,
     ) -> StoreResult<()> {
         self.shared.check_not_own(namespace.database())?;
         let Some(any) = after.as_deref().or(before.as_deref()) else { return Ok(()) };
@@ -85,7 +87,7 @@ impl Inner {
             }
         }
         self.open(|open| {
-            open.writes.write(namespace, &indexes, DocumentChange { id, key, before, after }, &self.options)
+            open.writes.write(namespace, &indexes, DocumentChange { id, key, before, after, kind }, &self.options)
         })
     }
 
@@ -157,9 +159,10 @@ impl Inner {
                 any = true;
                 let (apply, with) = (Arc::clone(&change), Arc::clone(&context));
                 let run = move || apply.apply(&document, &with).map(|applied| (document, applied));
+                let kind = change.kind();
                 let (document, Some(applied)) = blocking_if(loops, run).await? else { continue };
                 if applied.modified {
-                    self.write(namespace, Some(document), Some(applied.document)).await?;
+                    self.write(namespace, Some(document), Some(applied.document), kind).await?;
                     count(Changed::Modified);
                 } else {
                     count(Changed::Same);
@@ -193,7 +196,7 @@ impl Inner {
         let mut cursor = self.find(find).await?;
         while let Some(documents) = next_step(&mut *cursor).await? {
             for document in documents {
-                self.write(&request.namespace, Some(document), None).await?;
+                self.write(&request.namespace, Some(document), None, WriteKind::default()).await?;
                 *deleted += 1;
             }
         }
@@ -224,7 +227,9 @@ impl Inner {
         // The answer is computed first: an error there changes nothing.
         match effect.write {
             Some(DocumentEffect::Insert(document)) => self.insert_prepared(namespace, document).await?,
-            Some(DocumentEffect::Change { before, after }) => self.write(namespace, Some(before), after).await?,
+            Some(DocumentEffect::Change { before, after, kind }) => {
+                self.write(namespace, Some(before), after, kind).await?;
+            }
             None => {}
         }
         Ok(effect.outcome)
@@ -240,7 +245,7 @@ struct FindAndModifyEffect {
 
 enum DocumentEffect {
     Insert(RawDocumentBuf),
-    Change { before: RawDocumentBuf, after: Option<RawDocumentBuf> },
+    Change { before: RawDocumentBuf, after: Option<RawDocumentBuf>, kind: WriteKind },
 }
 
 fn evaluate(
@@ -252,13 +257,17 @@ fn evaluate(
     match (found, compiled.change()) {
         (Some(before), None) => {
             let outcome = compiled.changed(before.clone(), None, context)?;
-            Ok(FindAndModifyEffect { outcome, write: Some(DocumentEffect::Change { before, after: None }) })
+            Ok(FindAndModifyEffect {
+                outcome,
+                write: Some(DocumentEffect::Change { before, after: None, kind: WriteKind::default() }),
+            })
         }
         (Some(before), Some(change)) => {
             let Some(applied) = change.apply(&before, context)? else { return Ok(FindAndModifyEffect::default()) };
             let outcome = compiled.changed(before.clone(), Some(applied.document.clone()), context)?;
             let after = Some(applied.document);
-            let write = applied.modified.then_some(DocumentEffect::Change { before, after });
+            let kind = change.kind();
+            let write = applied.modified.then_some(DocumentEffect::Change { before, after, kind });
             Ok(FindAndModifyEffect { outcome, write })
         }
         (None, Some(change)) if change.is_upsert() => {

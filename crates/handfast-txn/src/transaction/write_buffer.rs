@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bson::{RawBson, RawDocument, RawDocumentBuf};
 use handfast_mql::key;
 use handfast_store::index::Index;
-use handfast_store::{AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Namespace, Result as StoreResult};
+use handfast_store::{
+    AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Namespace, Result as StoreResult, WriteKind,
+};
 use imbl::OrdMap;
 
 use super::write_budget::{Reservation, WriteBudget, bytes_of_unique_key, bytes_of_write};
@@ -26,6 +28,9 @@ pub(super) struct BufferedDocument {
     pub(super) document: Option<Arc<RawDocumentBuf>>,
     /// The document in the snapshot.
     before: Before,
+    kind: WriteKind,
+    /// The place of its first write in the order of first writes.
+    place: u32,
 }
 
 pub(super) struct DocumentChange {
@@ -35,6 +40,7 @@ pub(super) struct DocumentChange {
     pub(super) before: Option<RawDocumentBuf>,
     /// `None` if the document is deleted.
     pub(super) after: Option<RawDocumentBuf>,
+    pub(super) kind: WriteKind,
 }
 
 /// Holds the writes of a transaction until its commit.
@@ -46,6 +52,8 @@ pub(super) struct WriteBuffer {
     indexes: HashMap<Namespace, Indexes>,
     /// The written document that has each unique key.
     holders: HashMap<UniqueKey, IdKey>,
+    /// The number of documents written so far.
+    places: u32,
     /// The bytes that are left for before-images.
     before_bytes_left: usize,
     reservation: Reservation,
@@ -84,6 +92,7 @@ impl WriteBuffer {
             creations: BTreeMap::new(),
             indexes: HashMap::new(),
             holders: HashMap::new(),
+            places: 0,
             before_bytes_left: if keeps_before { BEFORE_BYTES_MAX } else { 0 },
             reservation: Reservation::of(budget),
         }
@@ -171,7 +180,7 @@ impl WriteBuffer {
         &mut self,
         namespace: &Namespace,
         indexes: &[Arc<Index>],
-        DocumentChange { id, key, before, after }: DocumentChange,
+        DocumentChange { id, key, before, after, kind }: DocumentChange,
         options: &TransactionOptions,
     ) -> StoreResult<()> {
         let keys_of = |document: Option<&RawDocumentBuf>| -> StoreResult<Vec<UniqueKey>> {
@@ -210,7 +219,14 @@ impl WriteBuffer {
             self.holders.remove(unique);
         }
         self.holders.extend(added.into_iter().map(|unique| (unique, Arc::clone(&key))));
-        let written = BufferedDocument { id, document: after.map(shrunk_to_fit).transpose()?.map(Arc::new), before };
+        let place = earlier.as_ref().map_or(self.places, |earlier| earlier.place);
+        self.places += u32::from(earlier.is_none());
+        // A document that was deleted or replaced before is another one, whatever changed it since.
+        let was_replaced =
+            earlier.is_some_and(|earlier| earlier.document.is_none() || earlier.kind == WriteKind::Replacement);
+        let kind = if was_replaced { WriteKind::Replacement } else { kind };
+        let document = after.map(shrunk_to_fit).transpose()?.map(Arc::new);
+        let written = BufferedDocument { id, document, before, kind, place };
         self.writes.entry(namespace.clone()).or_default().insert(key, written);
         Ok(())
     }
@@ -231,7 +247,8 @@ impl WriteBuffer {
                     Some(document) => DocumentWrite::Put(Arc::unwrap_or_clone(document)),
                     None => DocumentWrite::Delete,
                 };
-                batch.writes.push(BatchWrite::new(namespace.clone(), written.id, write).after(written.before));
+                let write = BatchWrite::new(namespace.clone(), written.id, write).after(written.before);
+                batch.writes.push(write.logged_as(written.kind, written.place));
             }
         }
         batch.creations = self.creations.into_values().collect();

@@ -30,7 +30,7 @@ async fn invalid_arguments_are_refused() {
     for (body, code) in [
         (rawdoc! { "getMore": "x", "collection": "c" }, 14),
         (rawdoc! { "getMore": 1_i64 }, 40_414),
-        (rawdoc! { "getMore": 1_i64, "collection": "c", "maxTimeMS": 1 }, 2),
+        (rawdoc! { "getMore": 1_i64, "collection": "c", "maxTimeMS": 1 }, 43),
     ] {
         assert_eq!(client.refused("d", body.clone()).await.0, code, "{body:?}");
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl<S: DocumentStore> Checked<S> {
-    fn watch(&self, cursor: Box<dyn Cursor>, expected: Expected) -> Box<dyn Cursor> {
+    fn checked_cursor(&self, cursor: Box<dyn Cursor>, expected: Expected) -> Box<dyn Cursor> {
         let breaches = Arc::clone(&self.breaches);
         Box::new(CheckedCursor { cursor, breaches, store: self.store.name(), expected })
     }
@@ -52,7 +52,7 @@ impl<S: DocumentStore> DelegatingStore for Checked<S> {
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         let expected = Expected::of_find(&request, &self.sources);
         let cursor = self.check(Operation::Find, self.store.find(request).await, |_| Ok(()))?;
-        Ok(self.watch(cursor, expected))
+        Ok(self.checked_cursor(cursor, expected))
     }
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
@@ -83,7 +83,7 @@ impl<S: DocumentStore> DelegatingStore for Checked<S> {
 
     async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
         let cursor = self.check(Operation::Aggregate, self.store.aggregate(request).await, |_| Ok(()))?;
-        Ok(self.watch(cursor, Expected::default()))
+        Ok(self.checked_cursor(cursor, Expected::default()))
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
