@@ -23,7 +23,7 @@ pub(crate) fn merged(update: &Document, ours: &Document) -> Result<Document> {
     Ok(merged)
 }
 
-/// Refuses an update of fields that the pattern keeps, and what is no update by operators.
+/// Refuses an update of fields that the pattern keeps, and an update that does not consist of operators.
 ///
 /// # Errors
 /// [`Error::Invalid`].

@@ -109,7 +109,8 @@ fn are_counted(cases: &[Value]) {
         let (trips, counted) =
             note.split_once(" round trips, ").map_or((None, note), |(trips, rest)| (Some(trips), rest));
         assert_eq!(trips.is_some(), number == 0, "{case}");
-        assert!(trips.is_none_or(|trips| trips.parse::<f64>().is_ok_and(|trips| trips > 0.0)), "{case}");
+        // The trips are a ratio of two times: where one update of the baseline stood still, it rounds to nothing.
+        assert!(trips.is_none_or(|trips| trips.parse::<f64>().is_ok_and(|trips| trips >= 0.0)), "{case}");
         let operations = counted.strip_suffix(" store operations").and_then(|count| count.parse::<f64>().ok());
         assert!(operations > Some(0.9), "{case}");
     }

@@ -429,7 +429,7 @@ async fn links_by_paths_that_no_field_has_are_refused() {
     SyncFlag::open(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options).await.unwrap();
 }
 
-/// The same document is inserted once; another one with its `_id` is an error, and not taken for it.
+/// A second insert of the same document changes nothing. An insert of another document with its `_id` is refused.
 #[tokio::test]
 async fn another_document_with_the_id_of_a_copy_is_no_repetition() {
     let world = World::in_memory();
