@@ -51,11 +51,14 @@ async function fill(url) {
   await post(url, "shop/synced/users/open", { links: [{ collection: "comments", key: "user", fields: { name: "userName" } }] });
 }
 
-/// Works with the server until it is told to stop.
+/// Works with the server until it is told to stop: some fifty jobs a second, so that the browser has the processors.
 function load(url) {
   const working = { stop: false };
   const work = async () => {
-    for (let number = 0; !working.stop; number += 1) await post(url, "shop/queues/load/jobs", { type: "mail", details: { number } });
+    for (let number = 0; !working.stop; number += 1) {
+      await post(url, "shop/queues/load/jobs", { type: "mail", details: { number } });
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
   };
   working.ended = work();
   return working;
