@@ -175,17 +175,11 @@ impl Steps {
         self.find_after(0, filter, sort, limit).await
     }
 
-    /// Returns documents that match one of these filters, which exclude each other: those of the first filter first,
-    /// each group in this order.
-    pub(crate) async fn find_any(&self, filters: &[Document], sort: &Document, limit: u32) -> Result<Vec<Document>> {
-        let mut found = Vec::new();
-        for filter in filters {
-            let left = limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-            if left > 0 {
-                found.extend(self.find(filter, sort, left).await?);
-            }
-        }
-        Ok(found)
+    /// Returns the documents that match one of these filters, which exclude each other, one at a time: those of the
+    /// first filter first, each group in this order, which an index must have. It reads `page` documents at once.
+    pub(crate) fn each_of(&self, filters: impl IntoIterator<Item = Document>, sort: Document, page: u32) -> Each<'_> {
+        let filters: Vec<_> = filters.into_iter().collect();
+        Each { steps: self, filters: filters.into_iter(), sort, page, pages: None, found: Vec::new().into_iter() }
     }
 
     pub(crate) async fn count_any(&self, filters: &[Document]) -> Result<u64> {
@@ -356,6 +350,35 @@ impl Pages<'_> {
             if page.exhausted {
                 return Ok(None);
             }
+        }
+    }
+}
+
+/// The documents of [`Steps::each_of`].
+pub(crate) struct Each<'a> {
+    steps: &'a Steps,
+    filters: std::vec::IntoIter<Document>,
+    sort: Document,
+    page: u32,
+    pages: Option<Pages<'a>>,
+    found: std::vec::IntoIter<Document>,
+}
+
+impl Each<'_> {
+    /// Returns the next document; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Document>> {
+        loop {
+            if let Some(document) = self.found.next() {
+                return Ok(Some(document));
+            }
+            if let Some(pages) = &mut self.pages
+                && let Some(found) = pages.next().await?
+            {
+                self.found = found.into_iter();
+                continue;
+            }
+            let Some(filter) = self.filters.next() else { return Ok(None) };
+            self.pages = Some(self.steps.pages_in_order(&filter, &self.sort, self.page).await?);
         }
     }
 }

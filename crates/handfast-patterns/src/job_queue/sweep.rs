@@ -25,7 +25,8 @@ impl JobQueue {
     /// Returns jobs (at most `batch`) whose workers have been silent for the lease to the queue, or gives them up if
     /// that has happened too often. A job whose worker has recorded no sign of life, or one that is further ahead than the lease,
     /// is returned as well, which does not count as a crash. Jobs that another program has enqueued without a priority
-    /// get the usual one, which puts them in order with the others. It may run in any process at any time.
+    /// get the usual one, which puts them in order with the others. It may run in any process at any time. A job that
+    /// fails is passed over, so that it keeps no others waiting.
     ///
     /// # Errors
     /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single job is logged and counted.
@@ -41,9 +42,11 @@ impl JobQueue {
         let fields = self.fields();
         let silent = requests::silent(fields, self.now(), self.options.lease);
         let oldest_first = doc! { fields.of_worker(&fields.ts): 1 };
-        let found = self.jobs.find_any(&silent, &oldest_first, batch).await?;
-        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
-        for document in found {
+        let mut silent = self.jobs.each_of(silent, oldest_first, batch);
+        let mut round = Round::default();
+        while round.done < u64::from(batch)
+            && let Some(document) = silent.next().await?
+        {
             let id = document.get("_id").cloned().unwrap_or(Bson::Null);
             let span = tracing::info_span!("job_queue.reclaim", %id);
             match self.reclaim_one(&document).instrument(span.clone()).await {
@@ -59,6 +62,7 @@ impl JobQueue {
                 }
             }
         }
+        round.more = round.done >= u64::from(batch);
         self.complete_fields(batch).await?;
         if round.done > 0 {
             self.wake();

@@ -41,16 +41,12 @@ impl SyncFlag {
     async fn sweep_flags(&self, link: Option<&Link>, batch: u32, round: &mut Round) -> Result<bool> {
         let (steps, flag) = self.flags_of(link);
         let mut swept = 0;
-        for abandoned in requests::abandoned(flag, self.now(), self.options.abandoned_after) {
-            let mut pages = steps.pages_in_order(&abandoned, &doc! { flag: 1 }, batch).await?;
-            while let Some(found) = pages.next().await? {
-                for document in found {
-                    if swept >= batch {
-                        return Ok(true);
-                    }
-                    swept += u32::from(self.sweep_one(link, document, round).await);
-                }
-            }
+        let abandoned = requests::abandoned(flag, self.now(), self.options.abandoned_after);
+        let mut abandoned = steps.each_of(abandoned, doc! { flag: 1 }, batch);
+        while swept < batch
+            && let Some(document) = abandoned.next().await?
+        {
+            swept += u32::from(self.sweep_one(link, document, round).await);
         }
         Ok(swept >= batch)
     }

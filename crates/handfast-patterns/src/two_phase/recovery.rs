@@ -14,7 +14,7 @@ use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 impl TwoPhase {
     /// Takes over transactions (at most `batch`) that were left under way, and finishes them: those whose date is at
     /// least [`abandoned_after`](super::TwoPhaseOptions::abandoned_after) old, or further ahead than that. It may run
-    /// in any process at any time.
+    /// in any process at any time. A transaction that fails is passed over, so that it keeps no others waiting.
     ///
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single transaction is logged and counted.
@@ -27,30 +27,37 @@ impl TwoPhase {
     /// # Errors
     /// [`Error::Store`] if the search fails. A failure at a single transaction is logged and counted.
     pub async fn recover_each(&self, batch: u32, tell: impl Fn(&TwoPhaseOutcome)) -> Result<Round> {
+        let mut round = Round::default();
         let left = requests::abandoned(self.fields(), self.sources.clock.now(), self.options.abandoned_after);
-        let found = self.transactions.find_any(&left, &doc! { &self.fields().last_modified: 1 }, batch).await?;
-        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
-        for document in found {
-            let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-            let span = tracing::info_span!("two_phase.recover", %id);
-            match self.recover_one(&document).instrument(span.clone()).await {
-                Ok(Some(outcome)) => {
-                    self.count(Counted::TransactionTakenOver);
-                    span.in_scope(|| tracing::info!(?outcome, "a transaction was recovered"));
-                    tell(&outcome);
-                    round.done += 1;
-                }
-                // Another process was faster.
-                Ok(None) => {}
-                Err(error) => {
-                    span.in_scope(
-                        || tracing::warn!(%error, "a transaction could not be recovered, it is tried again later"),
-                    );
-                    round.failed += 1;
-                }
+        let mut left = self.transactions.each_of(left, doc! { &self.fields().last_modified: 1 }, batch);
+        while round.done < u64::from(batch)
+            && let Some(document) = left.next().await?
+        {
+            self.recover_counted(&document, &mut round, &tell).await;
+        }
+        Ok(Round { more: round.done >= u64::from(batch), ..round })
+    }
+
+    /// Recovers a transaction, and counts it.
+    async fn recover_counted(&self, document: &Document, round: &mut Round, tell: &impl Fn(&TwoPhaseOutcome)) {
+        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+        let span = tracing::info_span!("two_phase.recover", %id);
+        match self.recover_one(document).instrument(span.clone()).await {
+            Ok(Some(outcome)) => {
+                self.count(Counted::TransactionTakenOver);
+                span.in_scope(|| tracing::info!(?outcome, "a transaction was recovered"));
+                tell(&outcome);
+                round.done += 1;
+            }
+            // Another process was faster.
+            Ok(None) => {}
+            Err(error) => {
+                span.in_scope(
+                    || tracing::warn!(%error, "a transaction could not be recovered, it is tried again later"),
+                );
+                round.failed += 1;
             }
         }
-        Ok(round)
     }
 
     async fn recover_one(&self, document: &Document) -> Result<Option<TwoPhaseOutcome>> {

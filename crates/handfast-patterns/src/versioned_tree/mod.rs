@@ -320,10 +320,16 @@ impl VersionedTree {
         found.into_iter().map(|document| Version::read(&self.nodes, document, self.fields())).collect()
     }
 
-    /// Returns writes that match one of these filters.
+    /// Returns at most `limit` writes that match one of these filters, the oldest first.
     async fn intents(&self, filters: &[Document], limit: u32) -> Result<Vec<WriteIntent>> {
-        let found = self.writes.find_any(filters, &doc! { &self.fields().ts: 1 }, limit).await?;
-        found.iter().map(|document| WriteIntent::read(&self.writes, document, self.fields())).collect()
+        let mut found = self.writes.each_of(filters.to_vec(), doc! { &self.fields().ts: 1 }, limit);
+        let mut intents = Vec::new();
+        while intents.len() < limit as usize
+            && let Some(document) = found.next().await?
+        {
+            intents.push(WriteIntent::read(&self.writes, &document, self.fields())?);
+        }
+        Ok(intents)
     }
 
     /// Inserts the mark of a version, unless it has a root or a mark; returns the resulting state.

@@ -76,13 +76,17 @@ impl VersionedTreeOptions {
             return Err(Error::invalid("a versioned tree needs a lease, a lease of pins, and at least one attempt"));
         }
         self.fields.check()?;
-        match &self.root {
-            Bson::Null | Bson::Undefined | Bson::Array(_) => {}
-            root if is_condition(root) => {}
-            _ => return Ok(()),
+        if !can_be_item(&self.root) {
+            return Err(Error::invalid(format!("{} cannot be the item id of a root", self.root)));
         }
-        Err(Error::invalid(format!("{} cannot be the item id of a root", self.root)))
+        Ok(())
     }
+}
+
+/// Returns whether a value can be the id of an item. An index has an entry for each element of an array, so that two
+/// arrays with an equal element would collide.
+pub(super) fn can_be_item(id: &Bson) -> bool {
+    !matches!(id, Bson::Null | Bson::Undefined | Bson::Array(_)) && !is_condition(id)
 }
 
 fn companion(nodes: &Namespace, suffix: &str) -> Result<Namespace> {

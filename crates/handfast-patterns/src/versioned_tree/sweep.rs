@@ -46,13 +46,8 @@ impl VersionedTree {
     /// # Errors
     /// [`Error::Store`](crate::Error::Store) if the search fails. A failure at a single version is logged and counted.
     pub async fn sweep(&self, batch: u32) -> Result<Round> {
-        let silent = self.intents(&self.requests().silent(self.now(), self.options.lease), batch).await?;
-        let mut round = Round { more: silent.len() as u64 >= u64::from(batch), ..Round::default() };
-        for intent in silent {
-            let span = tracing::info_span!("versioned_tree.sweep", tree = %self.root(), version = intent.version);
-            let swept = self.sweep_write(&intent).instrument(span.clone()).await;
-            span.in_scope(|| count(&mut round, swept));
-        }
+        let mut round = Round::default();
+        round.more = self.sweep_silent(batch, &mut round).await?;
         round.done += self.sweep_abandoned().await?;
         for version in self.unannounced(batch).await? {
             let span = tracing::info_span!("versioned_tree.sweep", tree = %self.root(), version);
@@ -61,6 +56,25 @@ impl VersionedTree {
         }
         self.unpin_silent().await?;
         Ok(round)
+    }
+
+    /// Gives up at most `batch` versions whose writers are silent, the oldest first, and passes over those that fail;
+    /// returns whether there may be more.
+    async fn sweep_silent(&self, batch: u32, round: &mut Round) -> Result<bool> {
+        let silent = self.requests().silent(self.now(), self.options.lease);
+        let mut silent = self.writes.each_of(silent, doc! { &self.fields().ts: 1 }, batch);
+        while round.done < u64::from(batch)
+            && let Some(document) = silent.next().await?
+        {
+            let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+            let span = tracing::info_span!("versioned_tree.sweep", tree = %self.root(), write = %id);
+            let swept = match WriteIntent::read(&self.writes, &document, self.fields()) {
+                Ok(seen) => self.sweep_write(&seen).instrument(span.clone()).await,
+                Err(error) => Err(error),
+            };
+            span.in_scope(|| count(round, swept));
+        }
+        Ok(round.done >= u64::from(batch))
     }
 
     /// Returns at most `limit` nodes that a sweep would remove, and changes nothing.
@@ -93,8 +107,8 @@ impl VersionedTree {
         Ok(orphans)
     }
 
-    /// Gives up a write, if the filter shows that its writer is still silent; returns the number of nodes that were
-    /// removed.
+    /// Gives up a write, if the filter shows that its writer is still silent; returns the number of versions that were
+    /// given up.
     async fn sweep_write(&self, seen: &WriteIntent) -> Result<u64> {
         if self.writes.find_one(&self.requests().still_silent(seen)).await?.is_none() {
             return Ok(0);

@@ -7,9 +7,10 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use handfast_store::{Applied, Error as StoreError};
 
+use super::options::can_be_item;
 use super::{Commit, PreparedCommit, Snapshot, VersionedTree};
 use crate::steps::{Request, is_duplicate_of};
-use crate::value::{at_path, integer, is_condition, key_of};
+use crate::value::{at_path, integer, key_of};
 use crate::{Error, Result};
 
 /// Attempts at a number when other writers have just taken it.
@@ -202,8 +203,8 @@ impl Write {
         let (requests, root) = (self.tree.requests(), key_of(self.tree.root())?);
         let mut documents = Vec::with_capacity(nodes.len());
         for NewNode { item, content } in nodes {
-            if is_condition(&item) {
-                return Err(Error::invalid(format!("{item} cannot be the id of an item")));
+            if !can_be_item(&item) {
+                return Err(Error::invalid(format!("{item} cannot be the id of an item: name it by a string, a number or an ObjectId")));
             }
             let key = key_of(&item)?;
             if key == root {

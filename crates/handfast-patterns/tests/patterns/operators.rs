@@ -219,4 +219,9 @@ async fn of_versioned_trees() {
         assert!(snapshot.node(id.clone()).await.unwrap().is_none(), "{id}");
         assert!(snapshot.nodes([id.clone()]).await.unwrap().is_empty(), "{id}");
     }
+    // An index has an entry for each element of an array, so that two of them could not be in one version.
+    for id in [Bson::Null, vec!["a", "b"].into()] {
+        assert!(is_invalid(open(id.clone()).await.map(|_| ())), "{id}");
+        assert!(is_invalid(put(id.clone()).await), "{id}");
+    }
 }

@@ -225,3 +225,22 @@ async fn a_refused_compensation_leaves_no_trace() {
     assert!(refused.contains("lacks the update of transaction \"x\""), "{refused}");
     assert_eq!(transfers.show("x back").await.unwrap(), None);
 }
+
+/// The oldest ones cannot be read, and are more than a round takes.
+#[tokio::test]
+async fn transactions_that_cannot_be_read_keep_no_others_waiting() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    for id in ["a", "b", "c"] {
+        let mut damaged = left(&world, id, "pending");
+        damaged.insert("settings", "mine");
+        insert(&world, "transactions", damaged).await;
+    }
+    world.clock.advance(Duration::from_secs(1));
+    insert(&world, "transactions", left(&world, "x", "pending")).await;
+    world.clock.advance(HOUR);
+    let transfers = open(&world, "App2").await.unwrap();
+    assert_eq!(transfers.recover(1).await.unwrap(), Round { done: 1, failed: 3, more: true });
+    assert_eq!(balances(&world).await, [900, 1100]);
+    assert_eq!(transfers.recover(1).await.unwrap(), Round { done: 0, failed: 3, more: false });
+}

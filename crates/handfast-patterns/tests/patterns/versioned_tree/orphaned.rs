@@ -218,3 +218,21 @@ async fn an_abandoned_version_has_deleted_nothing() {
     }
     assert_eq!(shown(&world).await, "a 1: 1 | b 1: 1 | c 4: 4 | tree 4 committed");
 }
+
+/// The oldest writes cannot be read, or have nothing to remove, and are more than a round takes.
+#[tokio::test]
+async fn writes_that_cannot_be_read_keep_no_others_waiting() {
+    let world = World::in_memory();
+    let writes = world.namespace("items.writes");
+    let now = world.sources.clock.now();
+    for id in ["a", "b", "c"] {
+        let damaged = rawdoc! { "_id": id, "tree": "tree", "ts": now };
+        world.store.insert_one(&writes, damaged).await.unwrap();
+    }
+    world.clock.advance(Duration::from_secs(1));
+    let tree = left_behind(&world).await;
+    world.clock.advance(HOUR);
+    assert_eq!(tree.sweep(1).await.unwrap(), Round { done: 1, failed: 3, more: true });
+    assert_eq!(shown(&world).await, "a 1: 1 | b 1: 1 | tree 1 committed | tree 2 abandoned");
+    assert_eq!(tree.sweep(1).await.unwrap(), Round { done: 0, failed: 3, more: false });
+}
