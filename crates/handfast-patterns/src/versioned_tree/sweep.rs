@@ -66,13 +66,14 @@ impl VersionedTree {
         while round.done < u64::from(batch)
             && let Some(document) = silent.next().await?
         {
-            let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-            let span = tracing::info_span!("versioned_tree.sweep", tree = %self.root(), write = %id);
-            let swept = match WriteIntent::read(&self.writes, &document, self.fields()) {
-                Ok(seen) => self.sweep_write(&seen).instrument(span.clone()).await,
-                Err(error) => Err(error),
-            };
-            span.in_scope(|| count(round, swept));
+            match WriteIntent::read(&self.writes, &document, self.fields()) {
+                Ok(seen) => {
+                    let span = tracing::info_span!("versioned_tree.sweep", tree = %self.root(), version = seen.version);
+                    let swept = self.sweep_write(&seen).instrument(span.clone()).await;
+                    span.in_scope(|| count(round, swept));
+                }
+                Err(error) => count(round, Err(error)),
+            }
         }
         Ok(round.done >= u64::from(batch))
     }

@@ -204,7 +204,9 @@ impl Write {
         let mut documents = Vec::with_capacity(nodes.len());
         for NewNode { item, content } in nodes {
             if !can_be_item(&item) {
-                return Err(Error::invalid(format!("{item} cannot be the id of an item: name it by a string, a number or an ObjectId")));
+                return Err(Error::invalid(format!(
+                    "{item} cannot be the id of an item: name it by a string, a number or an ObjectId"
+                )));
             }
             let key = key_of(&item)?;
             if key == root {

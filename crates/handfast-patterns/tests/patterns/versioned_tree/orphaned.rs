@@ -226,7 +226,7 @@ async fn writes_that_cannot_be_read_keep_no_others_waiting() {
     let writes = world.namespace("items.writes");
     let now = world.sources.clock.now();
     for id in ["a", "b", "c"] {
-        let damaged = rawdoc! { "_id": id, "tree": "tree", "ts": now };
+        let damaged = rawdoc! { "_id": id, "tree": "tree", "versionTs": now };
         world.store.insert_one(&writes, damaged).await.unwrap();
     }
     world.clock.advance(Duration::from_secs(1));
