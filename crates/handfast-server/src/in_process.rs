@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{Namespace, Result, StoreExt as _};
+use tokio::sync::watch;
 
 use crate::auth::login::Authenticated;
 use crate::auth::user::UserId;
@@ -56,6 +57,11 @@ impl InProcess {
     pub async fn check_store(&self) -> Result<()> {
         let nothing = rawdoc! { "_id": { "$in": [] } };
         self.shared.database.store().delete_one(&Namespace::new("admin", "system.version")?, nothing).await.map(|_| ())
+    }
+
+    /// Returns a receiver that changes after each later write to a collection through this server. It may change without one.
+    pub fn writes_to(&self, namespace: Namespace) -> watch::Receiver<()> {
+        self.shared.write_signals.subscribe(namespace)
     }
 
     /// Returns a client that has not logged in. `remote` is the address that `currentOp` and the log show.

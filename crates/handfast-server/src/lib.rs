@@ -33,6 +33,7 @@ mod storage;
 mod testing;
 pub mod tls;
 mod transactions;
+mod write_signals;
 mod writer;
 
 pub use backup::{BackedUp, Backup, BackupName};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf, Timestamp};
 use handfast_mql::Code;
 
 use crate::cluster_time::ClusterTime;
@@ -22,11 +22,13 @@ pub(crate) struct Answer {
     pub(crate) refused: bool,
     /// The time in which the command waited for something to happen.
     pub(crate) waited: Duration,
+    /// Whether a command that may write has changed nothing.
+    pub(crate) unchanged: bool,
 }
 
 impl From<Writer> for Answer {
     fn from(writer: Writer) -> Self {
-        Answer { writer, more: false, reserved: None, refused: false, waited: Duration::ZERO }
+        Answer { writer, more: false, reserved: None, refused: false, waited: Duration::ZERO, unchanged: false }
     }
 }
 
@@ -37,10 +39,10 @@ impl Answer {
     }
 }
 
-/// Returns the reply to a command that succeeded.
-pub(crate) fn success(mut writer: Writer, time: Option<&ClusterTime>) -> RawDocumentBuf {
+/// Returns the reply to a command that succeeded. `read_at` is when a read began.
+pub(crate) fn success(mut writer: Writer, time: Option<&ClusterTime>, read_at: Option<Timestamp>) -> RawDocumentBuf {
     writer.put("ok", 1.0);
-    timed(writer, time)
+    timed(writer, time, read_at)
 }
 
 /// Returns the reply to a message that cannot be read as a command.
@@ -57,10 +59,10 @@ pub(crate) fn labelled_failure(error: &CommandError, labels: &[&str]) -> Writer 
     writer
 }
 
-/// Adds the cluster time of a replica set, and returns the finished reply.
-pub(crate) fn timed(mut writer: Writer, time: Option<&ClusterTime>) -> RawDocumentBuf {
+/// Adds the cluster time of a replica set, and returns the finished reply. `read_at` is when a read began.
+pub(crate) fn timed(mut writer: Writer, time: Option<&ClusterTime>, read_at: Option<Timestamp>) -> RawDocumentBuf {
     if let Some(time) = time {
-        time.put(&mut writer);
+        time.put(&mut writer, read_at);
     }
     writer.finish()
 }

@@ -26,6 +26,7 @@ use crate::operations::{CommandSlot, Operations};
 use crate::options::{Options, Topology};
 use crate::patterns::OpenPatterns;
 use crate::sessions::{SESSIONS_MAX, Sessions};
+use crate::write_signals::WriteSignals;
 
 /// The state that all connections share.
 pub(crate) struct Shared {
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     pub(crate) cluster_time: Option<ClusterTime>,
     /// The fail points, if test commands are enabled.
     pub(crate) fail_points: Option<FailPoints>,
+    pub(crate) write_signals: WriteSignals,
     next_request_id: AtomicI32,
 }
 
@@ -87,6 +89,7 @@ impl Shared {
             started: sources.clock.elapsed(),
             cluster_time: is_replicated.then(|| ClusterTime::new(Arc::clone(&sources.cluster_clock))),
             fail_points: options.test_commands.then(FailPoints::default),
+            write_signals: WriteSignals::default(),
             next_request_id: AtomicI32::new(1),
             sources,
             options,

@@ -120,11 +120,20 @@ fn a_claim_waits_for_a_job() -> Result<()> {
     let mut http = Http::connect(&serve)?;
     let claim = |wait: u64| json!({ "worker": "w", "types": ["mail"], "waitMillis": wait });
     assert_eq!(http.done("queues/jobs/claims", &claim(300))?["jobs"], json!([]));
-    let mut other = Http::connect(&serve)?;
-    let waiting = std::thread::spawn(move || other.done("queues/jobs/claims", &claim(30_000)));
-    http.done("queues/jobs/jobs", &json!({ "_id": 1, "type": "mail" }))?;
-    let claimed = waiting.join().expect("the claim")?;
-    assert_eq!(claimed["jobs"][0]["_id"], json!(1));
+    for id in [1, 2] {
+        let (mut other, before) = (Http::connect(&serve)?, claims(&serve)?);
+        let waiting = std::thread::spawn(move || other.done("queues/jobs/claims", &claim(30_000)));
+        until("the claim waits", || Ok(claims(&serve)? > before))?;
+        let job = json!({ "_id": id, "type": "mail" });
+        if id == 1 {
+            http.done("queues/jobs/jobs", &job)?;
+        } else {
+            // A request with a key is a transaction.
+            Http::connect(&serve)?.with_header("Idempotency-Key: k").done("queues/jobs/jobs", &job)?;
+        }
+        let claimed = waiting.join().expect("the claim")?;
+        assert_eq!(claimed["jobs"][0]["_id"], json!(id));
+    }
     // A claim that waits is answered when the server stops, which gives requests less time than it would wait.
     let (mut other, before) = (Http::connect(&serve)?, claims(&serve)?);
     let waiting = std::thread::spawn(move || other.done("queues/other/claims", &claim(30_000)));

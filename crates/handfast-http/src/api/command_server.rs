@@ -2,6 +2,8 @@
 
 use async_trait::async_trait;
 use bson::{RawDocument, RawDocumentBuf};
+use handfast_store::Namespace;
+use tokio::sync::watch;
 
 /// A part of the server that cannot take requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,9 @@ pub trait CommandServer: Send + Sync + 'static {
 
     /// Returns whether commands need a login.
     fn requires_login(&self) -> bool;
+
+    /// Returns a receiver that changes after each later write to a collection through this server. It may change without one.
+    fn writes_to(&self, namespace: Namespace) -> watch::Receiver<()>;
 
     /// Returns a client that has not logged in.
     fn connect(&self) -> Box<dyn CommandClient>;

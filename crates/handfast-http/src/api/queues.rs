@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use axum::response::Response;
 use bson::{Document, doc};
+use handfast_store::Namespace;
+use tokio::sync::watch;
 
 use super::{Api, Result, answer, body, command, path_id, refuse_key};
 use crate::problem::Problem;
@@ -11,8 +13,11 @@ use crate::request::Call;
 
 /// The longest time for which a claim waits for jobs.
 pub(super) const WAIT_MILLIS_MAX: u64 = 30_000;
-/// The pause between two attempts of a claim that waits.
-const PAUSE: Duration = Duration::from_millis(200);
+/// The pause between two attempts of a claim that waits, if nothing is written to the queue meanwhile. Jobs become due without a write, and other programs write
+/// to the same store.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause after an attempt before the next one that a write causes.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 pub(super) async fn enqueue(api: &Api, call: Call) -> Result<Response> {
     let job = body(&call, &["runAt"])?;
@@ -26,6 +31,9 @@ pub(super) async fn claim(api: &Api, call: Call) -> Result<Response> {
     let wait = wait(&mut command)?;
     let mut client = api.logins.client(&call.headers).await?;
     let until = api.clock.elapsed() + wait;
+    // A wrong name is refused by the command.
+    let queue = Namespace::new(call.path("database"), call.path("queue")).ok().filter(|_| !wait.is_zero());
+    let mut writes = queue.map(|queue| api.server.writes_to(queue));
     let mut reply = client.run(call.path("database"), &command).await?;
     loop {
         let is_empty = reply.get_array("jobs").is_ok_and(Vec::is_empty);
@@ -34,7 +42,7 @@ pub(super) async fn claim(api: &Api, call: Call) -> Result<Response> {
             return Ok(answer(reply));
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE.min(left)) => {}
+            () = until_next(writes.as_mut(), left) => {}
             () = api.stop.cancelled() => continue,
         }
         match client.run(call.path("database"), &command).await {
@@ -43,6 +51,22 @@ pub(super) async fn claim(api: &Api, call: Call) -> Result<Response> {
             Err(_) if api.stop.is_cancelled() => {}
             Err(problem) => return Err(problem),
         }
+    }
+}
+
+/// Waits between two claims, for a write to the queue or for some time.
+async fn until_next(writes: Option<&mut watch::Receiver<()>>, left: Duration) {
+    tokio::time::sleep(PAUSE_MIN.min(left)).await;
+    let look = tokio::time::sleep(PAUSE.saturating_sub(PAUSE_MIN).min(left.saturating_sub(PAUSE_MIN)));
+    match writes {
+        Some(writes) => tokio::select! {
+            () = look => {}
+            written = writes.changed() => if written.is_err() {
+                // The server stops.
+                tokio::time::sleep(PAUSE.min(left)).await;
+            },
+        },
+        None => look.await,
     }
 }
 

@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
-use handfast_store::Sources;
+use handfast_store::{Namespace, Sources};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -23,6 +25,8 @@ pub(super) struct FakeServer {
     received: Arc<Mutex<Vec<(String, Document)>>>,
     /// The logins that were tried; `None` for a server without users.
     logins: Option<Arc<Mutex<Vec<String>>>>,
+    /// Tells those who wait that something was written.
+    writes: Arc<watch::Sender<()>>,
 }
 
 impl FakeServer {
@@ -55,6 +59,10 @@ impl CommandServer for FakeServer {
 
     fn requires_login(&self) -> bool {
         self.logins.is_some()
+    }
+
+    fn writes_to(&self, _namespace: Namespace) -> watch::Receiver<()> {
+        self.writes.subscribe()
     }
 
     fn connect(&self) -> Box<dyn CommandClient> {
@@ -381,4 +389,27 @@ async fn the_metrics_are_those_of_the_page() {
     let types: BTreeSet<String> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned).collect();
     assert_eq!(types, documented);
+}
+
+/// A claim that waits looks when something is written to the queue, and each second.
+#[tokio::test(start_paused = true)]
+async fn a_write_wakes_a_claim() {
+    let claimed = || doc! { "jobs": [{ "_id": 1 }], "ok": 1.0 };
+    let nothing = || doc! { "jobs": [], "ok": 1.0 };
+    for (written_after, millis) in [(Some(20), 100), (Some(400), 400), (None, 1_000)] {
+        let server = FakeServer::answering([nothing(), claimed()]);
+        if let Some(after) = written_after {
+            let writes = Arc::clone(&server.writes);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(after)).await;
+                writes.send_replace(());
+            });
+        }
+        let now = || tokio::time::sleep(Duration::ZERO).deadline();
+        let began = now();
+        let body = json!({ "worker": "w", "types": ["a"], "waitMillis": 5_000 });
+        let (status, answer) = send(&server.router(), post("/v1/db/queues/q/claims", &body, &[])).await;
+        assert_eq!((status, answer), (StatusCode::OK, json!({ "jobs": [{ "_id": 1 }] })));
+        assert_eq!(now().duration_since(began).as_millis() / 10, millis / 10, "written after {written_after:?}");
+    }
 }

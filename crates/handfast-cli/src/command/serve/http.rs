@@ -11,8 +11,9 @@ use handfast_http::ConnectionOptions;
 use handfast_http::api::{self, ApiOptions, CommandClient, CommandServer, NotReady};
 use handfast_server::auth::{Password, UserName};
 use handfast_server::{InProcess, LocalClient};
-use handfast_store::Sources;
+use handfast_store::{Namespace, Sources};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -92,6 +93,10 @@ impl CommandServer for ServerOfApi {
 
     fn requires_login(&self) -> bool {
         self.0.requires_login()
+    }
+
+    fn writes_to(&self, namespace: Namespace) -> watch::Receiver<()> {
+        self.0.writes_to(namespace)
     }
 
     fn connect(&self) -> Box<dyn CommandClient> {

@@ -47,7 +47,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     if jobs.is_empty() && queue.reclaim(RECLAIMED_MAX).await?.done > 0 {
         jobs = queue.claim_many(worker, &kinds, count).await?;
     }
-    answer(&queue, jobs).await
+    let unchanged = jobs.is_empty();
+    Ok(Answer { unchanged, ..answer(&queue, jobs).await? })
 }
 
 /// Writes the reply. Jobs that do not fit into it return to the queue, as the worker would not know of them.
