@@ -1,12 +1,13 @@
 //! The cluster time, which a replica set puts into each reply, and which its clients send to the other servers.
 //!
 //! ```text
-//! operationTime: Timestamp(1763750000, 7)          the moment that the command read, or wrote at
+//! operationTime: Timestamp(1763750000, 7)          what was visible at this moment, a read has seen, and a write is part of it
 //! $clusterTime: {clusterTime: Timestamp(..), ..}   the newest moment that this server knows
 //! ```
 //!
 //! A client that reads its own writes asks for a state that is not older than such a moment. There is one copy of the data here, so a
-//! read always sees all earlier writes, and the two times are equal. The time is a counter: each write increments it, and it is set to
+//! read always sees all earlier writes. The two times differ while a log of changes gives moments to changes that are not visible yet:
+//! a change stream from the `operationTime` of a read shows each change that the read has not seen. The time is a counter: each write increments it, and it is set to
 //! the clock's second once a second. So reading it is a single atomic load.
 
 use std::sync::Arc;
@@ -29,6 +30,11 @@ impl ClusterTime {
         self.0.now()
     }
 
+    /// Returns a moment of which all changes are visible, and none of later ones.
+    pub(crate) fn settled(&self) -> Timestamp {
+        self.0.settled()
+    }
+
     /// Increments the time, unless it was incremented since this moment: the commit of a logged change does so itself, and the reply
     /// names the moment of the change.
     pub(crate) fn advance_from(&self, moment: Timestamp) {
@@ -47,13 +53,14 @@ impl ClusterTime {
         self.0.reach(now);
     }
 
-    /// Writes `operationTime` and `$clusterTime`.
-    pub(crate) fn put(&self, writer: &mut Writer) {
-        let now = bits(self.0.now()).to_le_bytes();
+    /// Writes `operationTime`, which is now or when a read began, and `$clusterTime`.
+    pub(crate) fn put(&self, writer: &mut Writer, read_at: Option<Timestamp>) {
+        let moments = [(OPERATION_TIME_AT, read_at.unwrap_or_else(|| self.settled())), (CLUSTER_TIME_AT, self.now())];
         let mut fields = FIELDS;
-        for place in [OPERATION_TIME_AT, CLUSTER_TIME_AT] {
-            if let Some(value) = fields.get_mut(place..place + now.len()) {
-                value.copy_from_slice(&now);
+        for (at, moment) in moments {
+            let moment = bits(moment).to_le_bytes();
+            if let Some(value) = fields.get_mut(at..at + moment.len()) {
+                value.copy_from_slice(&moment);
             }
         }
         writer.put_fields(&fields);
@@ -89,7 +96,7 @@ mod tests {
 
     fn fields(time: &ClusterTime) -> bson::RawDocumentBuf {
         let mut writer = Writer::new();
-        time.put(&mut writer);
+        time.put(&mut writer, None);
         writer.finish()
     }
 
@@ -119,6 +126,25 @@ mod tests {
         assert_eq!(now(&time), Timestamp { time: 6, increment: 1 });
     }
 
+    /// The operation time is one of which everything is visible, also while the moments of two changes are given and they are not visible.
+    #[test]
+    fn changes_that_are_not_visible_are_later_than_the_time_of_a_reply() {
+        let clock = std::sync::Arc::new(ClusterClock::new(DateTime::from_millis(5_000)));
+        let time = ClusterTime::new(std::sync::Arc::clone(&clock));
+        let of = |name| {
+            let fields = fields(&time);
+            let document = if name == "clusterTime" { fields.get_document("$clusterTime").unwrap() } else { &fields };
+            document.get_timestamp(name).unwrap().increment
+        };
+        assert_eq!([clock.advance_held().increment, clock.advance_held().increment], [2, 3]);
+        assert_eq!((of("operationTime"), of("clusterTime")), (1, 3));
+        clock.release();
+        assert_eq!(of("operationTime"), 3);
+        let mut writer = Writer::new();
+        time.put(&mut writer, Some(Timestamp { time: 5, increment: 2 }));
+        assert_eq!(writer.finish().get_timestamp("operationTime").unwrap().increment, 2, "a read began then");
+    }
+
     /// Each reply of a replica set has the cluster time; a standalone server has none.
     #[tokio::test]
     async fn the_cluster_time_advances_with_each_write() {
@@ -140,7 +166,7 @@ mod tests {
             let (.., reply) = client.receive_all().await.unwrap();
             let now = reply.get_timestamp("operationTime").unwrap();
             let gossip = reply.get_document("$clusterTime").unwrap().get_timestamp("clusterTime").unwrap();
-            assert_eq!(gossip, now);
+            assert!(gossip >= now, "{gossip:?} before {now:?}");
             let now = (now.time, now.increment);
             assert!(if writes { now > latest } else { now >= latest }, "{command:?}: {now:?} after {latest:?}");
             latest = now;

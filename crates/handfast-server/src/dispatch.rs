@@ -53,6 +53,8 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
     };
     let began = shared.now();
     let cluster_time = shared.cluster_time.as_ref().map(ClusterTime::now);
+    // What becomes visible while a read runs may be missing in its answer.
+    let read_at = shared.cluster_time.as_ref().map(ClusterTime::settled).filter(|_| request.access == Access::Read);
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
     // Pinned here so that the large future is not moved by the futures around it.
     let outcome = pin!(run_known(shared, client, request, command, began)).instrument(span).await;
@@ -64,6 +66,9 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
     if took >= shared.options.slow_operation {
         log_slow(shared, client, request, command, took, outcome.as_ref().err());
     }
+    if request.access.writes() && !outcome.as_ref().is_ok_and(|answer| answer.unchanged) {
+        signal_write(shared, request, command);
+    }
     let is_step = request.numbering.is_in_transaction() && !command.properties.in_transaction.is_end();
     match outcome {
         Ok(mut answer) => {
@@ -71,7 +76,7 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
             if is_step && shared.options.topology == Topology::Mongos {
                 put_recovery_token(&mut answer.writer);
             }
-            let document = success(answer.writer, shared.cluster_time.as_ref());
+            let document = success(answer.writer, shared.cluster_time.as_ref(), read_at);
             CommandReply { document, more: answer.more, _reserved: answer.reserved }
         }
         Err(mut error) => {
@@ -89,7 +94,7 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
             let mut writer = labelled_failure(&error, &labels);
             // The command may have written something before it failed.
             note_written(shared, request, &mut writer, cluster_time);
-            let document = timed(writer, shared.cluster_time.as_ref());
+            let document = timed(writer, shared.cluster_time.as_ref(), read_at);
             CommandReply { document, more: false, _reserved: None }
         }
     }
@@ -112,6 +117,15 @@ fn note_written(shared: &Shared, request: &Request<'_>, writer: &mut Writer, beg
         && let Ok(concern) = request.body.get_document("writeConcern")
     {
         put_unsatisfied(writer, code, concern);
+    }
+}
+
+/// Wakes those who wait for what the command may have written. The statements of a transaction write at its commit.
+fn signal_write(shared: &Shared, request: &Request<'_>, command: &Command) {
+    if command.properties.in_transaction.is_end() {
+        shared.write_signals.send(None);
+    } else if !request.numbering.is_in_transaction() {
+        shared.write_signals.send(request.namespace().ok().as_ref());
     }
 }
 

@@ -461,6 +461,7 @@ impl State {
         let state = Latest { timestamp: self.timestamp, view: self.engine.view(), catalog: self.catalog.clone() };
         let written_bytes = self.engine.written_bytes();
         self.shared.publisher.publish(state, written_bytes);
+        self.sources.cluster_clock.release();
         self.unpublished = false;
         if let Some(log) = &self.log {
             self.shared.published.send_replace(self.timestamp);

@@ -131,7 +131,7 @@ pub(crate) async fn run(
         if let Some(code) = data.error {
             let error = CommandError::new(code, "Failing command via 'failCommand' failpoint");
             let labels = labels::of_error(request.numbering, in_transaction, &error);
-            let document = timed(labelled_failure(&error, &data.labels(&labels)), shared.cluster_time.as_ref());
+            let document = timed(labelled_failure(&error, &data.labels(&labels)), shared.cluster_time.as_ref(), None);
             return Some(CommandReply { document, ..CommandReply::from(&error) });
         }
     }
