@@ -77,6 +77,9 @@ pub enum ChangeLog {
     OnDemand,
     /// It does from its opening on.
     On,
+    /// As [`ChangeLog::OnDemand`], but a log that is there goes on and keeps all its records: for a program that works on the directory of a
+    /// server that is stopped, whose settings it does not know.
+    AsItIs,
 }
 
 /// The smallest bound of the journal: two files of 64 MiB, one that is written, one that waits for its data to be flushed.

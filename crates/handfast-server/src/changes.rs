@@ -61,6 +61,8 @@ pub(crate) async fn first_batch(
     batch_size: Option<u64>,
 ) -> CommandResult<Answer> {
     let page = changes.next(bounded(batch_size.unwrap_or(FIRST_BATCH as u64)), Duration::ZERO).await?;
+    // An event that is too large leaves no cursor behind.
+    check_sizes(&page)?;
     let id = if page.is_ended {
         0
     } else {
@@ -106,6 +108,14 @@ pub(crate) async fn next_batch(
             return Err(of_stream(CommandError::new(Code::InterruptedAtShutdown, "the server is shutting down")));
         }
     };
+    // The roles may have changed while it waited. The cursor ends with the error.
+    if let Some(command) = call.request.command {
+        guard::check(shared, call.client, call.request, command).await?;
+    }
+    if let Some(database) = &changes.database {
+        guard::require(shared, call.client, call.request, Action::Find, database)?;
+    }
+    check_sizes(&page)?;
     let (id, namespace, now) = (taken.id, taken.description.namespace.clone(), shared.now());
     if !page.is_ended && !shared.cursors.put_back(taken, now) {
         return Err(CommandError::new(Code::CursorKilled, format!("cursor id {id} was killed while it was read")));
@@ -113,6 +123,10 @@ pub(crate) async fn next_batch(
     let id = if page.is_ended { 0 } else { id };
     let answer = answer(call, "nextBatch", &page, id, &namespace).await?;
     Ok(Answer { more: id != 0, waited: now.saturating_sub(began), ..answer })
+}
+
+fn check_sizes(page: &ChangePage) -> CommandResult<()> {
+    page.events.iter().try_for_each(|event| check_size(event)).map_err(of_stream)
 }
 
 async fn answer(
@@ -129,7 +143,6 @@ async fn answer(
     writer.begin_document("cursor").begin_array(batch);
     let mut digits = [0; 20];
     for (place, event) in page.events.iter().enumerate() {
-        check_size(event).map_err(of_stream)?;
         writer.put(decimal(place, &mut digits), event);
     }
     writer.end().put::<&RawDocumentBuf>("postBatchResumeToken", &page.resume_token);

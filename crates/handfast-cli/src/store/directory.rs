@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{anyhow, ensure};
-use handfast_embedded::{EmbeddedStore, Options};
+use handfast_embedded::{ChangeLog, EmbeddedStore, Options};
 use handfast_store::Sources;
 
 use crate::configuration::Settings;
@@ -43,10 +43,17 @@ impl Directory {
         Ok(EmbeddedStore::open(&self.path, sources, self.options.clone()).await?)
     }
 
-    /// Opens a directory that must exist; no document in it expires meanwhile.
+    /// Opens the directory as [`Directory::open`] does, for a command beside the server: the log of changes, whose settings are the
+    /// server's, stays as it is.
+    pub(crate) async fn open_beside_server(&self, sources: Sources) -> anyhow::Result<EmbeddedStore> {
+        let options = Options { change_log: ChangeLog::AsItIs, ..self.options.clone() };
+        Directory { options, path: self.path.clone() }.open(sources).await
+    }
+
+    /// Opens a directory that must exist; no document in it expires meanwhile, and the log of changes stays as it is.
     pub(crate) async fn open_existing(&self, sources: Sources) -> anyhow::Result<EmbeddedStore> {
         self.ensure_exists()?;
-        let options = Options { expiry_interval: None, ..self.options.clone() };
+        let options = Options { expiry_interval: None, change_log: ChangeLog::AsItIs, ..self.options.clone() };
         Ok(EmbeddedStore::open_existing(&self.path, sources, options).await?)
     }
 

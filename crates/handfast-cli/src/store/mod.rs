@@ -96,7 +96,7 @@ impl OpenedStore {
         match location {
             Location::Directory(directory) => {
                 let store = match access {
-                    Access::Transactions => directory.open(sources).await?,
+                    Access::Transactions => directory.open_beside_server(sources).await?,
                     Access::SingleDocuments | Access::Inspection => directory.open_existing(sources).await?,
                 };
                 Ok(OpenedStore::Directory { path: directory.path.clone(), store })

@@ -15,7 +15,7 @@ use handfast_store::{CommitTimestamp, Sources, Ticket, change_stream::record};
 
 use super::Staged;
 use crate::engine::{Direction, Keyspace, View};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{ChangeLogState, ChangeRecord, MetadataKey, Verify, change_key};
 
 /// The log, while it is on.
@@ -52,14 +52,20 @@ impl Records {
 }
 
 impl LogWriter {
-    /// Reads the log of a store that is opened.
+    /// Reads the log of a store that is opened; `None` if it has none, or its end is damaged.
     pub(super) fn load(view: &dyn View, sources: &Sources) -> Result<Option<Self>> {
         let Some(state) = ChangeLogState::read(view)? else { return Ok(None) };
         let mut log = LogWriter { state, total_bytes: state.trimmed_bytes };
         let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
         if let Some(last) = view.range(Keyspace::Changes, everything, Direction::Backward).next() {
             let (key, value) = last?;
-            let (_, last) = ChangeRecord::open(&key, &value, Verify::Checksums)?;
+            let (_, last) = match ChangeRecord::open(&key, &value, Verify::Checksums) {
+                Err(error @ Error::Corrupt(_)) => {
+                    tracing::error!(%error, "the log of changes is damaged, and ends: change streams begin anew");
+                    return Ok(None);
+                }
+                opened => opened?,
+            };
             log.total_bytes = log.total_bytes.max(last.total_bytes);
             sources.cluster_clock.pass(handfast_store::source::cluster_clock::of_bits(last.time));
         }
@@ -71,7 +77,7 @@ impl LogWriter {
     pub(super) fn begin(id: u64, since: CommitTimestamp, staged: &mut Staged, sources: &Sources) -> Self {
         let now = sources.clock.now();
         sources.cluster_clock.reach(now);
-        let time = bits(sources.cluster_clock.advance());
+        let time = bits(sources.cluster_clock.advance_held());
         let log = LogWriter { state: ChangeLogState { id, since, since_time: time, trimmed_bytes: 0 }, total_bytes: 0 };
         log.stage_state(staged);
         let key = change_key(ChangePosition::end_of(since));
@@ -95,7 +101,7 @@ impl LogWriter {
         records.sort_by_key(|record| record.place);
         let now = sources.clock.now();
         sources.cluster_clock.reach(now);
-        let (time, wall_millis) = (bits(sources.cluster_clock.advance()), now.timestamp_millis());
+        let (time, wall_millis) = (bits(sources.cluster_clock.advance_held()), now.timestamp_millis());
         for (index, Record { collection, content, .. }) in records.into_iter().enumerate() {
             let index = u32::try_from(index).unwrap_or(u32::MAX - 1);
             let key = change_key(ChangePosition { commit, index });

@@ -273,10 +273,23 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Removes the oldest records, and stages the new state of the log, unless another log was begun meanwhile.
+    /// Ends a log that could not be read when the store was opened, so that nothing is logged.
+    pub(crate) fn end_unread_log(&mut self) {
+        if self.state.log.is_none() {
+            self.timestamp();
+            self.state.staged.write(Keyspace::Metadata, MetadataKey::ChangeLog.encode(), None);
+        }
+    }
+
+    /// Removes the oldest records, and stages the new state of the log, unless another log was begun meanwhile, or another trim has
+    /// removed more.
     pub(crate) fn trim_log(&mut self, keys: Vec<Vec<u8>>, state: Option<ChangeLogState>) {
-        let is_same = self.state.log.map(|log| log.state.id) == state.map(|state| state.id);
-        if !is_same {
+        let is_newest = match (self.state.log, state) {
+            (Some(log), Some(state)) => log.state.id == state.id && log.state.since <= state.since,
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_newest {
             return;
         }
         self.remove_keys(Keyspace::Changes, keys);

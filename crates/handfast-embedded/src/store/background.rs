@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::ChangeLog;
 use crate::write::context::WriteContext;
 use crate::write::{expiry, key_removal, log_trimming};
 
@@ -18,7 +19,9 @@ const LOG_TRIM_INTERVAL: Duration = Duration::from_secs(10);
 /// Starts the tasks, which end with the store.
 pub(super) fn start(context: &Arc<WriteContext>) {
     tokio::spawn(remove_keys(Arc::downgrade(context), context.key_removal.clone()));
-    tokio::spawn(trim_log(Arc::downgrade(context), context.shared().log_is_full.clone()));
+    if context.options.change_log != ChangeLog::AsItIs {
+        tokio::spawn(trim_log(Arc::downgrade(context), context.shared().log_is_full.clone()));
+    }
     if let Some(interval) = context.options.expiry_interval {
         tokio::spawn(expire(Arc::downgrade(context), interval));
     }

@@ -14,7 +14,7 @@ use handfast_store::{
 };
 
 use super::EmbeddedStore;
-use crate::committer::Snapshot;
+use crate::committer::{Snapshot, Writer};
 use crate::engine::{Direction, Keyspace, View};
 use crate::format::{ChangeLogState, ChangeRecord, Verify};
 use crate::options::ChangeLog;
@@ -28,7 +28,15 @@ impl EmbeddedStore {
 
     /// Begins or ends the log, as the options of the opened store say.
     pub(super) async fn prepare_log(&self) -> Result<()> {
-        let is_on = ChangeLogState::read(&*self.context.snapshot().view()?)?.is_some();
+        let is_on = || -> Result<bool> { Ok(ChangeLogState::read(&*self.context.snapshot().view()?)?.is_some()) };
+        if is_on()? {
+            let end_unread = |writer: &mut Writer<'_>| {
+                writer.end_unread_log();
+                Ok(())
+            };
+            self.context.change_catalog(end_unread).await?;
+        }
+        let is_on = is_on()?;
         match (self.context.options.change_log, is_on) {
             (ChangeLog::On, false) => log_trimming::begin(&self.context).await,
             (ChangeLog::Off, true) => log_trimming::end(&self.context).await,

@@ -5,10 +5,10 @@ use std::path::Path;
 use handfast_store::{CreateIndexes, DropIndexes, IndexSelector, IndexSpec, Namespace, Sources};
 
 use super::EmbeddedStore;
-use crate::Options;
 use crate::check::{self, CheckReport, Progress, Remedy, Repair};
 use crate::error::{Error, Result};
 use crate::write::{collections, index_build, indexes};
+use crate::{ChangeLog, Options};
 
 /// Checks a directory, and repairs it if told to. No process may have it open. After a repair the report holds the findings
 /// from before it; check again to see what is left. Needs a tokio runtime, and takes as long as reading everything.
@@ -24,7 +24,7 @@ pub async fn check(
     progress: impl FnMut(&Progress) + Send + 'static,
 ) -> Result<CheckReport> {
     let directory = path.as_ref().to_owned();
-    let options = Options { expiry_interval: None, ..options };
+    let options = Options { expiry_interval: None, change_log: ChangeLog::AsItIs, ..options };
     let looked = {
         let options = options.clone();
         let mut progress = progress;

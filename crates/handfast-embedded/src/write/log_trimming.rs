@@ -50,9 +50,16 @@ pub(crate) async fn trim(context: &WriteContext) -> StoreResult<()> {
     while !context.is_closing() {
         let (view, sources, options) = (context.latest().view, context.sources.clone(), context.options.clone());
         let found = tokio::task::spawn_blocking(move || oldest(&*view, &sources, &options)).await;
-        let Some(Trim { keys, state }) = found.map_err(|error| crate::Error::Engine(error.to_string()))?? else {
-            break;
+        let found = match found.map_err(|error| crate::Error::Engine(error.to_string()))? {
+            Err(error @ crate::Error::Corrupt(_)) => {
+                // Otherwise it would grow without a bound.
+                tracing::error!(%error, "the log of changes is damaged, and ends: change streams begin anew");
+                end(context).await?;
+                continue;
+            }
+            found => found?,
         };
+        let Some(Trim { keys, state }) = found else { break };
         let bytes = keys.iter().map(Vec::len).sum();
         let remove = move |writer: &mut Writer<'_>| {
             writer.trim_log(keys, state);
@@ -98,6 +105,9 @@ fn oldest(view: &dyn View, sources: &Sources, options: &Options) -> Result<Optio
         if position.commit <= state.since {
             // What is left of an earlier log.
             keys.push(key.to_vec());
+            if keys.len() >= step {
+                break;
+            }
             continue;
         }
         if position.commit != without.since {
@@ -107,19 +117,16 @@ fn oldest(view: &dyn View, sources: &Sources, options: &Options) -> Result<Optio
                 break;
             }
         }
-        // The newest commit stays whatever its size, so that a reader that keeps up gets it.
+        // The newest commit stays whatever its size and age: a reader that keeps up gets it, and its token is good as long as nothing
+        // was written after it.
         let kept_bytes = total_bytes.saturating_sub(whole.trimmed_bytes);
-        let is_excess = kept_bytes > options.change_log_bytes_max && position.commit < newest.commit;
-        if !is_excess && record.wall_millis >= oldest_millis {
+        let is_excess = kept_bytes > options.change_log_bytes_max;
+        if position.commit == newest.commit || (!is_excess && record.wall_millis >= oldest_millis) {
             break;
         }
         of_commit.push(key.to_vec());
         let (since, since_time, trimmed_bytes) = (position.commit, record.time + 1, record.total_bytes);
         without = ChangeLogState { since, since_time, trimmed_bytes, ..state };
-        if position == newest {
-            keys.append(&mut of_commit);
-            whole = without;
-        }
     }
     if whole != state {
         keys.extend(first);

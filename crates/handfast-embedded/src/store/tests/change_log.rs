@@ -86,6 +86,15 @@ async fn nothing_is_logged_before_the_first_stream_or_while_the_log_is_off() {
     assert_eq!(shown(&mut stream).await, ["insert c 3"]);
     drop(stream);
     store.close().await.unwrap();
+    // A program beside the server, with other settings, removes nothing from it.
+    let as_it_is = Options { change_log: ChangeLog::AsItIs, change_log_age_max: Duration::ZERO, ..Options::small() };
+    let store = open(directory.path(), as_it_is).await;
+    let before = (rows(&store), state(&store));
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!((rows(&store), state(&store)), before);
+    store.close().await.unwrap();
     let off = Options { change_log: ChangeLog::Off, ..Options::small() };
     let store = open(directory.path(), off).await;
     assert_eq!(code(&store, WatchStart::Now).await, 40_573);
@@ -239,7 +248,8 @@ async fn old_changes_are_removed_and_their_tokens_refused() {
     let mut behind = store.watch(everything(token(2))).await.unwrap();
     clock.advance(Duration::from_secs(100_000));
     store.trim_change_log().await.unwrap();
-    assert_eq!(rows(&store), 0);
+    assert_eq!(rows(&store), 1);
+    assert_eq!(code(&store, token(4)).await, 0, "nothing was written after it");
     assert_eq!(behind.next_events(ALL, Duration::ZERO).await.unwrap_err().code().0, 286);
     insert(&store, 9).await;
     assert_eq!(shown(&mut stream).await, ["insert c 9"]);

@@ -13,26 +13,53 @@
 use std::collections::HashMap;
 
 use bson::raw::{CString, cstr};
-use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 
-#[derive(Default)]
-struct Difference {
-    updated: RawDocumentBuf,
-    removed: RawArrayBuf,
-    truncated: RawArrayBuf,
+/// The bytes of a description that are always allowed.
+const BYTES_MIN: usize = 64 * 1024;
+/// The bytes of a part of a description beside its path and its value.
+const PART_BYTES: usize = 16;
+
+struct Difference<'d> {
+    parts: Vec<Part<'d>>,
+    /// The bytes that the parts take in a description, about.
+    bytes: usize,
     /// The path of the field that is compared, with its dots.
     path: String,
     is_empty: bool,
 }
 
-/// Returns the difference of two states; `None` if only the order of fields differs.
+/// A part of a description, with the path that it is about.
+enum Part<'d> {
+    Updated(String, RawBsonRef<'d>),
+    Removed(String),
+    Truncated(String, usize),
+}
+
+/// Returns the difference of two states; `None` if only the order of fields differs, or a description would be larger than the
+/// new state: each part has its whole path.
 pub fn update_description(before: &RawDocument, after: &RawDocument) -> Option<RawDocumentBuf> {
-    let mut difference = Difference { is_empty: true, ..Difference::default() };
-    difference.documents(before, after);
-    if difference.is_empty {
+    let mut difference = Difference { parts: Vec::new(), bytes: 0, path: String::new(), is_empty: true };
+    let is_whole = difference.documents(before, after, bytes_max(after.as_bytes()));
+    if difference.is_empty || !is_whole {
         return None;
     }
-    let Difference { updated, removed, truncated, .. } = difference;
+    let (mut updated, mut removed, mut truncated) = (RawDocumentBuf::new(), RawArrayBuf::new(), RawArrayBuf::new());
+    for part in difference.parts {
+        match part {
+            Part::Updated(path, value) => {
+                // Names of fields have no zero byte.
+                if let Ok(path) = CString::try_from(path) {
+                    updated.append(path, value);
+                }
+            }
+            Part::Removed(path) => removed.push(path),
+            Part::Truncated(path, size) => {
+                let size = i32::try_from(size).unwrap_or(i32::MAX);
+                truncated.push(rawdoc! { "field": path, "newSize": size });
+            }
+        }
+    }
     let mut description = RawDocumentBuf::new();
     description.append(cstr!("updatedFields"), updated);
     description.append(cstr!("removedFields"), removed);
@@ -40,38 +67,52 @@ pub fn update_description(before: &RawDocument, after: &RawDocument) -> Option<R
     Some(description)
 }
 
-impl Difference {
-    fn documents(&mut self, before: &RawDocument, after: &RawDocument) {
+/// Returns the bytes that the difference to a new value may have.
+fn bytes_max(after: &[u8]) -> usize {
+    after.len().max(BYTES_MIN)
+}
+
+impl<'d> Difference<'d> {
+    /// Adds the difference of two documents; returns `false` where it would be larger than `bytes_max`.
+    fn documents(&mut self, before: &'d RawDocument, after: &'d RawDocument, bytes_max: usize) -> bool {
+        let bytes_max = self.bytes.saturating_add(bytes_max);
         let mut old = OldFields::of(before);
         for (name, value) in after.iter().flatten() {
             match old.take(name.as_str()) {
                 Some(old) => self.within(name.as_str(), |difference| difference.values(old, value)),
                 None => self.within(name.as_str(), |difference| difference.update(value)),
             }
+            if self.bytes > bytes_max {
+                return false;
+            }
         }
         for name in old.left() {
             self.within(name, Self::remove);
+            if self.bytes > bytes_max {
+                return false;
+            }
         }
+        true
     }
 
-    fn values(&mut self, before: RawBsonRef<'_>, after: RawBsonRef<'_>) {
+    fn values(&mut self, before: RawBsonRef<'d>, after: RawBsonRef<'d>) {
         match (before, after) {
-            (RawBsonRef::Document(before), RawBsonRef::Document(after)) => {
-                if before.as_bytes() != after.as_bytes() {
-                    let (was_empty, value) = (std::mem::replace(&mut self.is_empty, true), after);
-                    self.documents(before, after);
-                    if self.is_empty {
-                        // Only the order of fields has changed.
-                        self.update(RawBsonRef::Document(value));
-                    }
+            (RawBsonRef::Document(before), RawBsonRef::Document(inner)) => {
+                if before.as_bytes() != inner.as_bytes() {
+                    let was_empty = std::mem::replace(&mut self.is_empty, true);
+                    self.or_whole(after, |difference| {
+                        let is_whole = difference.documents(before, inner, bytes_max(inner.as_bytes()));
+                        // Otherwise only the order of fields has changed.
+                        is_whole && !difference.is_empty
+                    });
                     self.is_empty &= was_empty;
                 }
             }
             (RawBsonRef::Double(before), RawBsonRef::Double(after)) if before.to_bits() == after.to_bits() => {}
             (RawBsonRef::Double(_), RawBsonRef::Double(_)) => self.update(after),
-            (RawBsonRef::Array(before), RawBsonRef::Array(after)) => {
-                if before.as_bytes() != after.as_bytes() {
-                    self.arrays(before, after);
+            (RawBsonRef::Array(before), RawBsonRef::Array(inner)) => {
+                if before.as_bytes() != inner.as_bytes() {
+                    self.or_whole(after, |difference| difference.arrays(before, inner));
                 }
             }
             (before, after) if before == after => {}
@@ -79,7 +120,19 @@ impl Difference {
         }
     }
 
-    fn arrays(&mut self, before: &bson::RawArray, after: &bson::RawArray) {
+    /// Adds the parts of a value, or the whole value if that returns `false`.
+    fn or_whole(&mut self, value: RawBsonRef<'d>, parts: impl FnOnce(&mut Self) -> bool) {
+        let (length, bytes) = (self.parts.len(), self.bytes);
+        if !parts(self) {
+            self.parts.truncate(length);
+            self.bytes = bytes;
+            self.update(value);
+        }
+    }
+
+    /// Adds the difference of two arrays; returns `false` where it would be larger than the new one.
+    fn arrays(&mut self, before: &'d RawArray, after: &'d RawArray) -> bool {
+        let bytes_max = self.bytes.saturating_add(bytes_max(after.as_bytes()));
         let (mut old, mut index) = (before.into_iter().flatten(), 0_usize);
         for value in after.into_iter().flatten() {
             let name = index.to_string();
@@ -87,26 +140,32 @@ impl Difference {
                 Some(old) => self.within(&name, |difference| difference.values(old, value)),
                 None => self.within(&name, |difference| difference.update(value)),
             }
+            if self.bytes > bytes_max {
+                return false;
+            }
             index += 1;
         }
         if old.next().is_some() {
-            self.is_empty = false;
-            let size = i32::try_from(index).unwrap_or(i32::MAX);
-            self.truncated.push(rawdoc! { "field": self.path.as_str(), "newSize": size });
+            let path = self.path.clone();
+            self.add(Part::Truncated(path, index), 0);
         }
+        true
     }
 
-    fn update(&mut self, value: RawBsonRef<'_>) {
-        self.is_empty = false;
-        // Names of fields have no zero byte.
-        if let Ok(path) = CString::try_from(self.path.as_str()) {
-            self.updated.append(path, value);
-        }
+    fn update(&mut self, value: RawBsonRef<'d>) {
+        let path = self.path.clone();
+        self.add(Part::Updated(path, value), bytes_of(value));
     }
 
     fn remove(&mut self) {
+        let path = self.path.clone();
+        self.add(Part::Removed(path), 0);
+    }
+
+    fn add(&mut self, part: Part<'d>, value_bytes: usize) {
         self.is_empty = false;
-        self.removed.push(self.path.as_str());
+        self.bytes = self.bytes.saturating_add(self.path.len() + value_bytes + PART_BYTES);
+        self.parts.push(part);
     }
 
     /// Compares something below a field.
@@ -118,6 +177,17 @@ impl Difference {
         self.path.push_str(name);
         compare(self);
         self.path.truncate(length);
+    }
+}
+
+/// Returns the bytes of a value of variable length; those of others are small.
+fn bytes_of(value: RawBsonRef<'_>) -> usize {
+    match value {
+        RawBsonRef::Document(document) => document.as_bytes().len(),
+        RawBsonRef::Array(array) => array.as_bytes().len(),
+        RawBsonRef::String(text) | RawBsonRef::Symbol(text) | RawBsonRef::JavaScriptCode(text) => text.len(),
+        RawBsonRef::Binary(binary) => binary.bytes.len(),
+        _ => 0,
     }
 }
 

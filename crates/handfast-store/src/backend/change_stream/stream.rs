@@ -27,7 +27,7 @@ const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 1024 * 1024 };
 /// Opens a stream over a log. The first events are read when they are asked for.
 ///
 /// # Errors
-/// `ChangeStreamHistoryLost` (286), `ChangeStreamFatalError` (280) for a token of another log, `InvalidResumeToken` (260) for the
+/// `ChangeStreamHistoryLost` (286), also for a token of another log, `ChangeStreamFatalError` (280) for one of no change, `InvalidResumeToken` (260) for the
 /// token of an invalidation, `IllegalOperation` (20) for a stage that a stream cannot have, and the errors of the stages.
 pub async fn open(log: SharedLog, sources: &Sources, request: Watch) -> Result<Box<dyn ChangeStream>> {
     let options = CompileOptions::with_variables(&request.variables)?;
@@ -256,7 +256,9 @@ impl Stream {
     fn finish(&self, page: Events) -> ChangePage {
         let last = page.events.last().and_then(|event| id(event).ok()).map(RawDocument::to_owned);
         let is_behind = !self.waiting.is_empty() || self.is_ended || self.invalidation.is_some();
-        let read = ResumeToken { position: self.position, kind: TokenKind::ReadUpTo, log: self.log_id };
+        // Of a change that ends the stream, the token says that its last event follows.
+        let kind = if self.invalidation.is_some() { TokenKind::Event } else { TokenKind::ReadUpTo };
+        let read = ResumeToken { position: self.position, kind, log: self.log_id };
         // Everything up to the position was read. Within a commit, the token of the last event says so.
         let is_whole = self.position.index == u32::MAX;
         let resume_token = match last {
@@ -298,8 +300,12 @@ impl ChangeStream for Stream {
                 }
             } else {
                 // A long stretch without events for this stream: its reader gets a token on time.
-                tokio::task::yield_now().await;
-                is_over |= time.is_elapsed();
+                // The timer begins when it is polled.
+                tokio::select! {
+                    biased;
+                    () = &mut time => is_over = true,
+                    () = tokio::task::yield_now() => {}
+                }
             }
         }
     }

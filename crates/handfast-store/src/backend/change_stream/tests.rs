@@ -384,3 +384,84 @@ async fn changes_of_the_catalog_are_shown_when_asked_for() {
     assert!(page.events[0].get_document("operationDescription").is_ok());
     assert_eq!(page.events[1].get_binary("collectionUUID").unwrap().bytes, [7; 16]);
 }
+
+/// Each part of a description has its whole path, so that a description could be larger than the document many times over.
+#[test]
+fn a_description_is_no_larger_than_the_document() {
+    let name = "n".repeat(100_000);
+    let mut many = RawDocumentBuf::new();
+    for field in 0..2_000 {
+        many.append(bson::raw::CString::try_from(format!("f{field}")).unwrap(), 1);
+    }
+    let at = |value: RawDocumentBuf| {
+        let mut document = rawdoc! { "_id": 1 };
+        document.append(bson::raw::CString::try_from(name.clone()).unwrap(), value);
+        document
+    };
+    let description = update_description(&at(many), &at(rawdoc! { "x": 1 })).unwrap();
+    assert!(description.as_bytes().len() < 2 * name.len(), "{} bytes", description.as_bytes().len());
+    let updated = description.get_document("updatedFields").unwrap();
+    assert_eq!(updated.get_document(name.as_str()).unwrap(), &*rawdoc! { "x": 1 }, "the whole field");
+    // All elements of an array move by one place.
+    let array = |from: i32| rawdoc! { "_id": 1, "list": (from..from + 100_000).collect::<bson::RawArrayBuf>() };
+    let description = update_description(&array(0), &array(1)).unwrap();
+    assert!(description.as_bytes().len() < array(0).as_bytes().len() + 200);
+    // Many fields with long names: not even the document is described by less than itself.
+    let (mut before, mut after) = (rawdoc! { "_id": 1 }, rawdoc! { "_id": 1 });
+    for field in 0..10 {
+        before.append(bson::raw::CString::try_from(format!("{name}{field}")).unwrap(), 1);
+    }
+    after.append(bson::raw::cstr!("a"), 1);
+    assert!(update_description(&before, &after).is_none(), "it is shown as a replacement");
+}
+
+/// A log that never ends, of another collection.
+struct EndlessLog;
+
+#[async_trait]
+impl ChangeLog for EndlessLog {
+    async fn extent(&self) -> Result<LogExtent> {
+        Ok(LogExtent { id: LogId(5), since: CommitTimestamp(0), since_time: time(0), until: CommitTimestamp(0) })
+    }
+
+    async fn read(&self, after: ChangePosition, _: BatchLimit) -> Result<LogPage> {
+        let position = ChangePosition::end_of(CommitTimestamp(after.commit.0 + 1));
+        Ok(LogPage { changes: Vec::new(), until: position, is_end: false })
+    }
+
+    async fn position_at(&self, _: Timestamp) -> Result<ChangePosition> {
+        Ok(ChangePosition::end_of(CommitTimestamp(0)))
+    }
+
+    async fn committed_after(&self, _: CommitTimestamp) {}
+
+    async fn document(&self, _: &Namespace, _: RawBsonRef<'_>) -> Result<Option<RawDocumentBuf>> {
+        Ok(None)
+    }
+}
+
+#[tokio::test]
+async fn a_stream_answers_in_time_where_it_has_much_to_read() {
+    let mut stream = open(Arc::new(EndlessLog), &Sources::seeded(1), collection()).await.unwrap();
+    let next = stream.next_events(ALL, Duration::from_millis(20));
+    let page = tokio::time::timeout(Duration::from_secs(60), next).await.expect("an answer in time").unwrap();
+    assert!(page.events.is_empty());
+}
+
+#[tokio::test]
+async fn an_empty_first_batch_after_a_drop_does_not_hide_the_end() {
+    let log = TestLog::new(3);
+    let mut first = stream(&log, collection()).await.unwrap();
+    log.commit(vec![record::of_drop(&namespace("c"))]);
+    let one = BatchLimit { documents: 1, ..ALL };
+    let dropped = first.next_events(one, Duration::from_millis(1)).await.unwrap();
+    assert_eq!(shown(&dropped), ["drop"]);
+    let mut resumed = dropped.resume_token;
+    for _ in 0..2 {
+        let watch = Watch { start: WatchStart::ResumeAfter(resumed.clone()), ..collection() };
+        let none = BatchLimit { documents: 0, ..ALL };
+        resumed = stream(&log, watch).await.unwrap().next_events(none, Duration::ZERO).await.unwrap().resume_token;
+    }
+    let watch = Watch { start: WatchStart::ResumeAfter(resumed), ..collection() };
+    assert_eq!(shown(&next(&mut stream(&log, watch).await.unwrap()).await), ["invalidate"]);
+}
