@@ -6,8 +6,8 @@
 //!
 //! # Origins
 //! A web page may send some requests to any server without asking it, also to one on the reader's own machine, and browsers then name
-//! the page's origin. So a request that writes and names an origin that is not allowed is refused, token or not. The forms of the service's own pages are sent by
-//! those alone: their browser says so.
+//! the page's origin. So a request that writes and names an origin that is not allowed is refused, token or not. A form of the
+//! service's own pages is taken from these pages alone: browsers say which page has sent a form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -181,6 +181,15 @@ fn check_own_page(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = "a form of the dashboard was sent by another page, or by a program: programs use the API";
+    Err(Problem::new(ProblemKind::OriginRefused, detail))
+}
+
+/// Refuses a request that a page of another site has sent. It is for reads that take time.
+pub(crate) fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.get(SEC_FETCH_SITE).is_none_or(|site| site != "cross-site") {
+        return Ok(());
+    }
+    let detail = "a page of another site has sent this request: open the dashboard, and ask there";
     Err(Problem::new(ProblemKind::OriginRefused, detail))
 }
 

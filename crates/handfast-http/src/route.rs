@@ -35,8 +35,9 @@ const CORS_TIME: Duration = Duration::from_secs(3_600);
 /// The answer of a handler, later.
 pub(crate) type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
 
-/// Checks the headers of a request from an address.
-pub(crate) type CheckLogin = Box<dyn for<'a> Fn(&'a HeaderMap, Option<IpAddr>) -> Checked<'a> + Send + Sync>;
+/// Checks the headers of a request from an address, which wants to use a route.
+pub(crate) type CheckLogin =
+    Box<dyn for<'a> Fn(RouteAccess, &'a HeaderMap, Option<IpAddr>) -> Checked<'a> + Send + Sync>;
 
 /// The result of a check, later.
 pub(crate) type Checked<'a> = Pin<Box<dyn Future<Output = Result<(), Problem>> + Send + 'a>>;
@@ -266,7 +267,7 @@ async fn checked<S: Send + Sync>(
     if let Some(check_login) = &shared.options.check_login
         && route.access != RouteAccess::Open
     {
-        check_login(&parts.headers, address).await?;
+        check_login(route.access, &parts.headers, address).await?;
     }
     // Others are also asked from beside the proxy, such as /metrics.
     if route.access.writes() {

@@ -43,8 +43,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_FACTOR: u32 = 100;
 /// Limit on the viewers at a time.
 const VIEWERS_MAX: usize = 256;
-/// The readings that a new viewer gets of the time before: five minutes.
+/// The time of the readings that a new viewer gets.
+const HISTORY_TIME: Duration = Duration::from_secs(300);
+/// Limit on those readings.
 const HISTORY_MAX: usize = 300;
+/// The time without a reading after which the next one begins anew: its rates would be those of the whole time.
+const GAP_MAX: Duration = Duration::from_secs(30);
 /// Limit on the queues whose readings are kept.
 const SUBJECTS_MAX: NonZeroUsize = NonZeroUsize::new(100).unwrap();
 
@@ -70,7 +74,8 @@ struct Reading {
     /// The number of readings so far.
     number: u64,
     figures: Figures,
-    history: VecDeque<Arc<str>>,
+    /// The last readings, each with the time of the clock at which it began.
+    history: VecDeque<(Duration, Arc<str>)>,
 }
 
 /// The body of an answer: events, as the viewer reads them.
@@ -129,16 +134,23 @@ impl Events {
             for name in DRIVER_FIELDS {
                 reply.remove(name);
             }
+            if reading.made.is_some_and(|(at, _)| begun.saturating_sub(at) > GAP_MAX) {
+                reading.figures = Figures::default();
+            }
             let figures = match subject {
                 Subject::Server => reading.figures.read(&reply, begun),
                 Subject::Queue { .. } => Bson::Document(reply).into_relaxed_extjson(),
             };
             reading.add(figures, begun, self.clock.elapsed());
         }
-        let shown = match reading.number - number.min(reading.number) {
-            0 => Vec::new(),
-            _ if number == 0 => reading.history.iter().cloned().collect(),
-            _ => reading.history.back().cloned().into_iter().collect(),
+        let mut shown = reading.history.iter().map(|(_, figures)| Arc::clone(figures));
+        let shown = if number == reading.number {
+            Vec::new()
+        } else if number == 0 {
+            shown.collect()
+        } else {
+            // The number is higher if the readings of the subject were forgotten meanwhile.
+            shown.next_back().into_iter().collect()
         };
         Ok((reading.number, shown))
     }
@@ -148,10 +160,11 @@ impl Reading {
     fn add(&mut self, figures: Value, begun: Duration, ended: Duration) {
         self.made = Some((begun, ended.saturating_sub(begun)));
         self.number += 1;
-        if self.history.len() == HISTORY_MAX {
+        let is_old = |at: Duration| begun.saturating_sub(at) > HISTORY_TIME;
+        while self.history.len() >= HISTORY_MAX || self.history.front().is_some_and(|(at, _)| is_old(*at)) {
             self.history.pop_front();
         }
-        self.history.push_back(figures.to_string().into());
+        self.history.push_back((begun, figures.to_string().into()));
     }
 }
 

@@ -13,6 +13,8 @@ const SUFFIX: &str = ".settings";
 const DATABASES_MAX: usize = 1_000;
 /// Limit on the patterns of a kind that are found.
 const PATTERNS_MAX: usize = 500;
+/// Limit on the records of settings that a search reads, with one request each.
+const RECORDS_MAX: usize = 1_000;
 
 /// The kinds of patterns, as their records name them.
 pub(super) const QUEUE: &str = "job-queue";
@@ -57,13 +59,14 @@ pub(super) async fn collections(client: &mut RequestClient, database: &str) -> R
 
 /// Returns the patterns of a kind in all databases that the user can see.
 pub(super) async fn all(client: &mut RequestClient, kind: &str) -> Result<Vec<FoundPattern>> {
-    let mut patterns = Vec::new();
+    let (mut patterns, mut looked) = (Vec::new(), 0);
     for database in databases(client).await? {
         for name in collections(client, &database).await? {
             let Some(collection) = name.strip_suffix(SUFFIX) else { continue };
-            if patterns.len() == PATTERNS_MAX {
+            if patterns.len() == PATTERNS_MAX || looked == RECORDS_MAX {
                 return Ok(patterns);
             }
+            looked += 1;
             match settings(client, &database, &name, kind).await {
                 Ok(Some(settings)) => {
                     patterns.push(FoundPattern {

@@ -51,7 +51,7 @@ use tokio::net::TcpListener;
 use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::AccessOptions;
+use crate::access::{AccessOptions, RouteAccess};
 use crate::client::{ClientAddresses, ClientLimit, Limiter};
 use crate::connections::{ConnectionOptions, serve_connections};
 use crate::id::{Id, check_numbers};
@@ -124,6 +124,7 @@ struct Api {
     requests: Arc<RequestMetrics>,
     events: Arc<Events>,
     server: Arc<dyn CommandServer>,
+    readiness: readiness::LastCheck,
     stop: CancellationToken,
 }
 
@@ -192,6 +193,7 @@ fn build(
         requests,
         events: Arc::new(Events::new(Arc::clone(&sources.clock))),
         server,
+        readiness: readiness::LastCheck::default(),
         stop,
     };
     route::router(all(), api, router_options)
@@ -199,10 +201,11 @@ fn build(
 
 /// Returns the check of a request before its body is read.
 fn check_login(logins: Arc<Logins>, any_host: bool) -> CheckLogin {
-    Box::new(move |headers, address| {
+    Box::new(move |access, headers, address| {
         let logins = Arc::clone(&logins);
         Box::pin(async move {
-            if !any_host && !logins.are_required() {
+            // A page that has given its name the address of this server is one of its own pages for a browser.
+            if (!any_host || access == RouteAccess::PageWrite) && !logins.are_required() {
                 check_host(headers)?;
             }
             logins.check(headers, address).await

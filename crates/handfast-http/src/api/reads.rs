@@ -17,7 +17,7 @@ pub(super) const LIMIT: u32 = 50;
 /// Limit on the documents of a page.
 pub(super) const LIMIT_MAX: u32 = 1_000;
 /// The time that a search may take, in milliseconds.
-const TIME_MAX_MILLIS: i64 = 10_000;
+pub(super) const TIME_MAX_MILLIS: i64 = 10_000;
 
 /// A list of documents.
 pub(super) struct List<'a> {

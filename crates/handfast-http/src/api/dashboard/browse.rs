@@ -1,6 +1,6 @@
 //! The page of a collection: its documents by a filter, a sort order and a projection, its indexes, and the plan of the search.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use axum::response::Response;
 use bson::{Bson, Document, doc};
@@ -13,12 +13,15 @@ use super::html::{Html, encoded, html};
 use super::layout::{Page, Section};
 use super::parts::{Column, close_region, empty, link, open_region, pager, table, text};
 use super::values::{cell, cut, editable, grouped, indented, size};
+use crate::access::refuse_other_sites;
 use crate::id::{check_numbers, shown};
 use crate::problem::Problem;
 use crate::request::Call;
 
 /// The columns of the table of documents, beside that of the ids.
 const FIELDS_MAX: usize = 8;
+/// Limit on the names of one document that the table looks at.
+const NAMES_MAX: usize = 500;
 /// Limit on the documents that pages skip, as the search goes through all of them.
 const SKIP_MAX: u32 = 1_000_000;
 
@@ -165,8 +168,11 @@ fn form(call: &Call, own: &str) -> Html {
 /// Returns a table of the fields that most documents of the page have.
 fn documents_table(database: &str, collection: &str, documents: &[Document]) -> Html {
     let mut fields: Vec<(&str, usize)> = Vec::new();
-    for name in documents.iter().flat_map(Document::keys).filter(|name| *name != "_id") {
-        match fields.iter_mut().find(|(known, _)| known == name) {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let names = documents.iter().flat_map(|document| document.keys().take(NAMES_MAX).map(String::as_str));
+    for name in names.filter(|name| *name != "_id") {
+        let place = *places.entry(name).or_insert(fields.len());
+        match fields.get_mut(place) {
             Some((_, count)) => *count += 1,
             None => fields.push((name, 1)),
         }
@@ -237,11 +243,13 @@ async fn indexes(client: &mut RequestClient, html: &mut Html, database: &str, co
 }
 
 pub(super) async fn explain(api: &Api, call: Call) -> Result<Response> {
+    // It runs the search, and a browser sends this request for the picture of any page.
+    refuse_other_sites(&call.headers)?;
     let (database, collection) = (call.path("database"), call.path("collection"));
     let own = path(database, collection);
     let mut client = api.logins.client(&call.headers).await?;
     let search = Search::read(&call)?;
-    let command = doc! { "explain": search.command(collection, LIMIT), "verbosity": "executionStats" };
+    let command = doc! { "explain": search.command(collection, LIMIT), "verbosity": "executionStats", "maxTimeMS": reads::TIME_MAX_MILLIS };
     let plan = client.run(database, &command).await?;
     let mut page = Page::new(Section::Collections, "Explain").below("Collections", "/collections");
     page = page.below(format!("{database}.{collection}"), format!("{own}?{}", query(&call, search.skip)));

@@ -95,7 +95,7 @@ pub(super) async fn save(api: &Api, call: Call) -> Result<Response> {
         return form(&call, &id, &was, text, Some("a document has no fields whose names begin with $"));
     }
     let unchanged = doc! { "$eq": ["$$ROOT", { "$literal": was.clone() }] };
-    let statement = doc! { "q": { "_id": { "$eq": id.clone() }, "$expr": unchanged }, "u": new };
+    let statement = doc! { "q": { "_id": { "$eq": id.clone() }, "$expr": unchanged }, "u": new.clone() };
     let reply = api.page_step(&call, doc! { "update": call.path("collection"), "updates": [statement] }).await?;
     if let Some(error) = reply.get_array("writeErrors").ok().and_then(|errors| errors.first()?.as_document()) {
         let why = error.get_str("errmsg").unwrap_or("the store has refused it");
@@ -105,6 +105,13 @@ pub(super) async fn save(api: &Api, call: Call) -> Result<Response> {
         let mut client = api.logins.client(&call.headers).await?;
         let now = reads::one(&mut client, call.path("database"), call.path("collection"), &id).await?;
         let now = now.ok_or_else(|| missing(&id))?;
+        // The answer to the same form was lost.
+        if without_id(&now).eq(without_id(&new)) {
+            return Ok(redirect(&format!(
+                "{}?notice=saved",
+                path(call.path("database"), call.path("collection"), &id)
+            )));
+        }
         let why = format!(
             "somebody has changed the document since it was shown, so it was not saved. Your text is below; saving it again replaces the document as it is now: {}",
             editable(&now)
@@ -112,4 +119,9 @@ pub(super) async fn save(api: &Api, call: Call) -> Result<Response> {
         return form(&call, &id, &now, text, Some(&why));
     }
     Ok(redirect(&format!("{}?notice=saved", path(call.path("database"), call.path("collection"), &id))))
+}
+
+/// Returns the fields of a document beside its `_id`, which a form may leave out.
+fn without_id(document: &Document) -> impl Iterator<Item = (&String, &Bson)> {
+    document.iter().filter(|(name, _)| *name != "_id")
 }

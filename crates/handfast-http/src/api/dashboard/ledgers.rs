@@ -10,7 +10,7 @@ use super::super::reads::{self, List, Position, count, integer};
 use super::super::{Api, Result};
 use super::html::{Html, encoded, html};
 use super::layout::{Page, Section};
-use super::parts::{Column, Tab, close_region, empty, link, mark, open_region, pager, table, tabs, text};
+use super::parts::{Column, Tab, close_region, empty, failed_row, link, mark, open_region, pager, table, tabs, text};
 use super::values::{cell, cut, grouped};
 use crate::id::shown;
 use crate::request::Call;
@@ -96,7 +96,7 @@ pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
     if documents.is_empty() {
         page.body.push(&empty("Nothing here", "The ledger has no such documents."));
     } else if is_accounts {
-        let rows = accounts(&mut client, database, name, &documents).await?;
+        let rows = accounts(&mut client, database, name, &documents).await;
         let columns = [
             Column::Text("Account"),
             Column::Text("Asset"),
@@ -126,16 +126,18 @@ pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
 }
 
 /// Returns the rows of accounts with their balances.
-async fn accounts(
-    client: &mut RequestClient,
-    database: &str,
-    ledger: &str,
-    accounts: &[Document],
-) -> Result<Vec<Vec<Html>>> {
+async fn accounts(client: &mut RequestClient, database: &str, ledger: &str, accounts: &[Document]) -> Vec<Vec<Html>> {
     let mut rows = Vec::new();
     for account in accounts {
         let id = account.get("_id").cloned().unwrap_or(Bson::Null);
-        let balance = client.run(database, &doc! { "handfastBalance": ledger, "account": id.clone() }).await?;
+        let balance = client.run(database, &doc! { "handfastBalance": ledger, "account": id.clone() }).await;
+        let balance = match balance {
+            Ok(balance) => balance,
+            Err(problem) => {
+                rows.push(failed_row(text(cut(&shown(&id))), &problem, 7));
+                continue;
+            }
+        };
         let number =
             |name: &str| if balance.contains_key(name) { text(grouped(integer(&balance, name))) } else { text("–") };
         rows.push(vec![
@@ -148,7 +150,7 @@ async fn accounts(
             number("seqId"),
         ]);
     }
-    Ok(rows)
+    rows
 }
 
 fn entry_row(ledger: &FoundPattern, entry: &Document) -> Vec<Html> {

@@ -1,7 +1,8 @@
 //! Parts that several pages have: tables, tabs, links to the next page, empty states.
 
 use super::html::{Html, encoded, html};
-use super::values::grouped;
+use super::values::{cut, grouped};
+use crate::problem::Problem;
 
 /// A column of a table.
 pub(super) enum Column {
@@ -29,6 +30,13 @@ impl Column {
             Column::Actions(name) => (name, "actions"),
         }
     }
+}
+
+/// Returns the row of something that cannot be shown, with the reason beside its name. The rest of the list is shown.
+pub(super) fn failed_row(name: Html, problem: &Problem, columns: usize) -> Vec<Html> {
+    let mut row = vec![name, text(cut(&problem.detail))];
+    row.resize_with(columns, || text("–"));
+    row
 }
 
 /// Returns a table, which scrolls if it is wider than the page.

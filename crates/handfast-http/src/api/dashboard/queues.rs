@@ -12,12 +12,25 @@ use super::html::{Html, encoded, html};
 use super::layout::{Page, Section, redirect};
 use super::overview::is_true;
 use super::parts::{
-    Column, Tab, close_region, empty, facts, link, mark, notice, open_region, pager, table, tabs, text, tile,
+    Column, Tab, close_region, empty, facts, failed_row, link, mark, notice, open_region, pager, table, tabs, text,
+    tile,
 };
 use super::values::{cell, editable, grouped, id_in_path, indented, span};
 use crate::id::shown;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Call;
+
+/// The columns of the list of queues.
+const COLUMNS: [Column; 8] = [
+    Column::Text("Queue"),
+    Column::Text("State"),
+    Column::Number("Due"),
+    Column::Number("Scheduled"),
+    Column::Number("Processing"),
+    Column::Number("Failed"),
+    Column::Number("Done"),
+    Column::Number("Oldest due"),
+];
 
 /// The messages after a write, by their names in the query.
 const NOTICES: [(&str, &str); 6] = [
@@ -61,13 +74,20 @@ pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
     let mut page = Page::new(Section::Queues, "Job queues").live();
     let mut rows = Vec::new();
     for FoundPattern { database, collection, .. } in found_patterns::all(&mut client, QUEUE).await? {
-        let depth = depth(&mut client, &database, &collection).await?;
+        let name = link(&path(&database, &collection), format!("{database}.{collection}"));
+        let depth = match depth(&mut client, &database, &collection).await {
+            Ok(depth) => depth,
+            Err(problem) => {
+                rows.push(failed_row(name, &problem, COLUMNS.len()));
+                continue;
+            }
+        };
         let count = |name: &str| text(grouped(integer(&depth, name)));
         let state = mark(if is_true(depth.get("paused")) { "paused" } else { "running" });
         let oldest =
             depth.get("oldestDueMillis").map_or_else(|| "–".to_owned(), |_| span(integer(&depth, "oldestDueMillis")));
         rows.push(vec![
-            link(&path(&database, &collection), format!("{database}.{collection}")),
+            name,
             state,
             count("due"),
             count("scheduled"),
@@ -82,17 +102,7 @@ pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
         let hint = "A queue appears here when its first job is enqueued: handfastEnqueueJob, POST /v1/{database}/queues/{queue}/jobs, or JobQueue::open in Rust.";
         page.body.push(&empty("There is no job queue", hint));
     } else {
-        let columns = [
-            Column::Text("Queue"),
-            Column::Text("State"),
-            Column::Number("Due"),
-            Column::Number("Scheduled"),
-            Column::Number("Processing"),
-            Column::Number("Failed"),
-            Column::Number("Done"),
-            Column::Number("Oldest due"),
-        ];
-        page.body.push(&table("Job queues", &columns, &rows));
+        page.body.push(&table("Job queues", &COLUMNS, &rows));
     }
     close_region(&mut page.body);
     Ok(page.answer())

@@ -8,7 +8,7 @@ use super::super::reads::{self, List, Position, count};
 use super::super::{Api, Result};
 use super::html::encoded;
 use super::layout::{Page, Section};
-use super::parts::{Column, close_region, empty, link, open_region, pager, table, text};
+use super::parts::{Column, close_region, empty, failed_row, link, open_region, pager, table, text};
 use super::values::{cell, cut, grouped};
 use crate::id::shown;
 use crate::request::Call;
@@ -28,12 +28,18 @@ pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
     let mut rows = Vec::new();
     for found in found_patterns::all(&mut client, SYNC_FLAG).await? {
         let FoundPattern { database, collection, settings } = &found;
-        let pending = count(&mut client, database, collection, flagged(&found)).await?;
+        let name = link(&path(database, collection), format!("{database}.{collection}"));
+        let pending = match count(&mut client, database, collection, flagged(&found)).await {
+            Ok(pending) => pending,
+            Err(problem) => {
+                rows.push(failed_row(name, &problem, 3));
+                continue;
+            }
+        };
         let links = settings.get_array("links").map(Vec::as_slice).unwrap_or_default();
         let copies: Vec<&str> =
             links.iter().filter_map(|link| link.as_document()?.get_str("collection").ok()).collect();
-        let name = format!("{database}.{collection}");
-        rows.push(vec![link(&path(database, collection), name), text(copies.join(", ")), text(grouped(pending))]);
+        rows.push(vec![name, text(copies.join(", ")), text(grouped(pending))]);
     }
     open_region(&mut page.body, "flags", "Main documents");
     if rows.is_empty() {

@@ -1,13 +1,18 @@
 //! The pages over a server whose answers each test gives.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use bson::{Document, doc};
+use handfast_store::Sources;
 use http_body_util::BodyExt as _;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::super::tests::{FakeServer, done, failed};
+use super::super::{ApiOptions, router};
 
 async fn send(server: &FakeServer, request: Request<Body>) -> (Response<()>, String) {
     let response = server.router().oneshot(request).await.unwrap();
@@ -106,6 +111,10 @@ async fn a_document_is_replaced_if_it_is_as_it_was_shown() {
     let (response, text) = send(&server, body(r#"{"_id": 7, "n": 6}"#)).await;
     assert_eq!(response.status(), StatusCode::CONFLICT);
     assert!(text.contains("somebody has changed the document") && text.contains("&quot;n&quot;: 6"), "{text}");
+    // The answer to the same form was lost.
+    let server = FakeServer::answering([doc! { "n": 0, "ok": 1.0 }, found(vec![doc! { "_id": 7, "n": 6 }])]);
+    let (response, _) = send(&server, body(r#"{"n": 6}"#)).await;
+    assert_eq!(response.headers()["location"], "/collections/db/c/documents/7?notice=saved");
     for wrong in ["{", "[]", r#"{"$set": {"n": 1}}"#] {
         let server = FakeServer::answering([done()]);
         let (response, _) = send(&server, body(wrong)).await;
@@ -119,4 +128,36 @@ async fn a_filter_that_is_wrong_is_explained_beside_it() {
     let (response, text) = page(&server, "/collections/db/c?filter=%7B%22a%22").await;
     assert_eq!(response.status(), StatusCode::OK);
     assert!(text.contains("filter is no JSON") && text.contains("value=\"{&quot;a&quot;\""), "{text}");
+}
+
+/// A page of another site cannot let the server search, and no page by the name of another host can change something, whatever hosts are allowed.
+#[tokio::test]
+async fn other_sites_start_no_search_and_no_write() {
+    let explain = |site: &str| {
+        Request::get("/collections/db/c/explain").header("sec-fetch-site", site).body(Body::empty()).unwrap()
+    };
+    for (site, status, commands) in [("cross-site", StatusCode::FORBIDDEN, 0), ("none", StatusCode::OK, 1)] {
+        let server = FakeServer::answering([doc! { "ok": 1.0 }]);
+        let (response, text) = send(&server, explain(site)).await;
+        assert_eq!((response.status(), server.received().len()), (status, commands), "{site}: {text}");
+    }
+    for (host, status) in [("127.0.0.1:80", StatusCode::SEE_OTHER), ("rebound.example:80", StatusCode::FORBIDDEN)] {
+        let server = FakeServer::answering([doc! { "retried": true, "ok": 1.0 }]);
+        let options = ApiOptions { any_host: true, ..ApiOptions::default() };
+        let router = router(Arc::new(server.clone()), &Sources::seeded(1), options, CancellationToken::new());
+        let request = form(RETRY, &[("sec-fetch-site", "same-origin"), ("host", host)]);
+        assert_eq!(router.oneshot(request).await.unwrap().status(), status, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_cannot_be_shown_hides_no_other() {
+    let names = found(vec![doc! { "name": "a.settings" }, doc! { "name": "b.settings" }]);
+    let settings = || found(vec![doc! { "_id": "job-queue", "settings": {} }]);
+    let databases = doc! { "databases": [{ "name": "db" }], "ok": 1.0 };
+    let depth = doc! { "due": 5, "ok": 1.0 };
+    let server = FakeServer::answering([databases, names, settings(), settings(), failed(14, "none"), depth]);
+    let (response, text) = page(&server, "/queues").await;
+    assert_eq!(response.status(), StatusCode::OK, "{text}");
+    assert!(text.contains("db.a") && text.contains("db.b") && text.contains("why"), "{text}");
 }

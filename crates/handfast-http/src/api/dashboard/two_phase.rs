@@ -10,7 +10,7 @@ use super::super::reads::{self, List, Position, count};
 use super::super::{Api, Result};
 use super::html::{Html, encoded, html};
 use super::layout::{Page, Section};
-use super::parts::{Column, Tab, close_region, empty, link, mark, open_region, pager, table, tabs, text};
+use super::parts::{Column, Tab, close_region, empty, failed_row, link, mark, open_region, pager, table, tabs, text};
 use super::values::{cell, cut, grouped};
 use crate::id::shown;
 use crate::request::Call;
@@ -25,9 +25,11 @@ pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
     let mut rows = Vec::new();
     for found in found_patterns::all(&mut client, TWO_PHASE).await? {
         let name = format!("{}.{}", found.database, found.collection);
-        let mut row = vec![link(&path(&found.database, &found.collection), name)];
-        row.extend(counts(&mut client, &found).await?.map(|count| text(grouped(count))));
-        rows.push(row);
+        let name = link(&path(&found.database, &found.collection), name);
+        rows.push(match counts(&mut client, &found).await {
+            Ok(counts) => std::iter::once(name).chain(counts.map(|count| text(grouped(count)))).collect(),
+            Err(problem) => failed_row(name, &problem, 1 + TWO_PHASE_STATES.len()),
+        });
     }
     open_region(&mut page.body, "transactions", "Collections of transactions");
     if rows.is_empty() {
