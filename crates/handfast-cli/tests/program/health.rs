@@ -1,9 +1,12 @@
 //! What others ask a server: `handfast ping`, and the service manager that has started it.
 
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast, output};
 
@@ -44,14 +47,34 @@ fn a_ping_without_an_answer_fails() -> Result<()> {
 #[test]
 fn a_ping_waits_for_a_server_that_starts() -> Result<()> {
     let scratch = Scratch::new("ping-waits")?;
-    let mut serve = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
-    let address = serve.address()?;
-    serve.stop("TERM")?;
-    serve.wait()?;
+    let (front, server) = (TcpListener::bind("127.0.0.1:0")?, Arc::new(OnceLock::new()));
+    let address = front.local_addr()?.to_string();
+    let (refused, first_refused) = channel();
+    std::thread::spawn({
+        let server = Arc::clone(&server);
+        move || forward(&front, &server, &refused)
+    });
     let mut waiting = handfast(&scratch, &[]).args(ping(&address)).args(["--timeout", "1m", "--quiet"]).spawn()?;
-    let _serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", &address]))?;
+    first_refused.recv()?;
+    let serve = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    server.set(serve.address()?).map_err(|_| anyhow!("it is set once"))?;
     ensure!(waiting.wait()?.success(), "no answer");
     Ok(())
+}
+
+/// Forwards connections to a server. As long as there is none, it closes them, and says so.
+fn forward(front: &TcpListener, server: &OnceLock<String>, refused: &Sender<()>) {
+    for client in front.incoming().map_while(std::result::Result::ok) {
+        let Some(server) = server.get() else {
+            let _ = refused.send(());
+            continue;
+        };
+        let Ok(server) = TcpStream::connect(server) else { continue };
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            let (Ok(mut from), Ok(mut to)) = (from.try_clone(), to.try_clone()) else { continue };
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        }
+    }
 }
 
 #[test]
