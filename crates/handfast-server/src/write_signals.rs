@@ -54,7 +54,11 @@ impl WriteSignals {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::Ordering;
+
+    use handfast_store::Namespace;
+
+    use super::WriteSignals;
 
     #[test]
     fn a_write_wakes_those_who_wait_for_its_collection() {
@@ -62,18 +66,18 @@ mod tests {
         let [jobs, other] = ["jobs", "other"].map(|name| Namespace::new("db", name).unwrap());
         signals.send(Some(&jobs));
         let mut waiting = signals.subscribe(jobs.clone());
-        let mut beside = signals.subscribe(other);
+        let mut elsewhere = signals.subscribe(other);
         assert!(!waiting.has_changed().unwrap(), "it was before");
         signals.send(Some(&jobs));
-        assert!(waiting.has_changed().unwrap() && !beside.has_changed().unwrap());
+        assert!(waiting.has_changed().unwrap() && !elsewhere.has_changed().unwrap());
         waiting.mark_unchanged();
         signals.send(None);
-        assert!(waiting.has_changed().unwrap() && beside.has_changed().unwrap());
-        beside.mark_unchanged();
+        assert!(waiting.has_changed().unwrap() && elsewhere.has_changed().unwrap());
+        elsewhere.mark_unchanged();
         drop(waiting);
         signals.send(Some(&jobs));
-        assert!(!beside.has_changed().unwrap());
-        drop(beside);
+        assert!(!elsewhere.has_changed().unwrap());
+        drop(elsewhere);
         signals.send(None);
         assert!(!signals.is_used.load(Ordering::SeqCst), "nobody waits any more");
     }
