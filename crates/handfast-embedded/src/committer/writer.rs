@@ -526,7 +526,10 @@ impl<'s> Writer<'s> {
         self.state.staged.write(Keyspace::Metadata, MetadataKey::NextCollection.encode(), Some(next));
         let collection = Arc::new(Collection::new(id, namespace.clone(), uuid));
         self.put_collection(collection.clone());
+        // A transaction applies its writes in another order than they were made in: the collection comes before all of them.
+        let place = std::mem::take(&mut self.records.place);
         self.log_catalog(&collection, |collection| record::of_create(&collection.namespace));
+        self.records.place = place;
         Ok(collection)
     }
 

@@ -322,7 +322,9 @@ impl TwoPhase {
         self.checked(&new_id, &plan)?;
         plan.check_operators()?;
         let takes_back = |other: &Record| other.plan.as_ref() == Ok(&plan);
-        if self.show(new_id.clone()).await?.is_some_and(|there| !takes_back(&there)) {
+        // One that is there takes this one back only if this one says so: it may take another one back, or be one of its own.
+        let is_named = record.compensation.as_ref().is_some_and(|by| same_id(by, &new_id));
+        if self.show(new_id.clone()).await?.is_some_and(|there| !is_named || !takes_back(&there)) {
             return Err(Error::invalid(format!("another transaction has the id {new_id}")));
         }
         let taken = |by: &Bson| Error::invalid(format!("transaction {id} is taken back by transaction {by} already"));

@@ -252,6 +252,22 @@ async fn a_transaction_can_be_canceled_until_it_is_applied_and_compensated_after
     assert_eq!(transfers.compensate(2, "back").await.unwrap(), Plan::Transfer(Transfer::new("B", "A", 100)));
     assert_eq!(transfers.run("back").await.unwrap(), TwoPhaseOutcome::Done);
     assert_eq!(balances(&world).await, [1000, 1000]);
+    // Neither the transaction that takes another one back nor one that happens to be the reverse takes this one back.
+    for id in [4, 5] {
+        transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
+        assert_eq!(transfers.run(id).await.unwrap(), TwoPhaseOutcome::Done);
+    }
+    let _ = transfers.compensate(4, "4 back").await.unwrap();
+    transfers.begin("rent", Transfer::new("B", "A", 100)).await.unwrap();
+    for there in ["back", "4 back", "rent"] {
+        let refused = transfers.compensate(5, there).await.expect_err("it is another's").to_string();
+        assert!(refused.contains("another transaction has the id"), "{refused}");
+    }
+    assert_eq!(transfers.compensate(5, "5 back").await.unwrap(), Plan::Transfer(Transfer::new("B", "A", 100)));
+    for id in ["4 back", "rent", "5 back"] {
+        assert_eq!(transfers.run(id).await.unwrap(), TwoPhaseOutcome::Done);
+    }
+    assert_eq!(balances(&world).await, [1100, 900]);
     assert_eq!(transfers.cancel(3, "no").await.unwrap(), Cancel::Missing);
     assert_eq!(transfers.run(3).await.unwrap(), TwoPhaseOutcome::Missing);
 }

@@ -161,6 +161,8 @@ async fn the_events_of_a_transaction_come_together_in_its_order() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), on()).await;
     let mut stream = store.watch(everything(WatchStart::Now)).await.unwrap();
+    let expanded = Watch { expanded: true, ..everything(WatchStart::Now) };
+    let mut expanded = store.watch(expanded).await.unwrap();
     let database = Database::local(store.clone(), Sources::seeded(2));
     let (b, a) = (Namespace::new("db", "b").unwrap(), Namespace::new("db", "a").unwrap());
     let aborted = database.begin().await.unwrap();
@@ -183,6 +185,10 @@ async fn the_events_of_a_transaction_come_together_in_its_order() {
     let shown: Vec<_> = page.events.iter().map(describe).collect();
     assert_eq!(shown, ["insert b 2", "insert a 1", "insert b 1", "replace b 1", "update b 2", "delete a 1"]);
     assert_eq!(page.events[0].get_document("fullDocument").unwrap(), rawdoc! { "_id": 2, "x": 1 }.as_ref());
+    // The collections that it has created come first.
+    let created = next(&mut expanded).await.events;
+    let created: Vec<_> = created.iter().map(|event| event.get_str("operationType").unwrap()).collect();
+    assert_eq!(created[..7], ["create", "insert", "create", "create", "insert", "insert", "insert"], "c; a and b");
     let of =
         |event: &RawDocumentBuf| (event.get_document("lsid").unwrap().to_owned(), event.get_i64("txnNumber").unwrap());
     assert!(of(&page.events[0]) == of(&page.events[2]) && of(&page.events[0]) != of(&page.events[3]));

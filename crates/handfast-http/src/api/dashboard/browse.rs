@@ -110,7 +110,9 @@ pub(super) async fn page(api: &Api, call: Call) -> Result<Response> {
                 );
                 page.body.push(&documents_table(database, collection, &found.documents));
             }
-            let next = found.has_more.then(|| format!("{own}?{}", query(&call, search.skip.saturating_add(LIMIT))));
+            // Fewer than a page may fit into a reply.
+            let shown = u32::try_from(found.documents.len()).unwrap_or(LIMIT);
+            let next = found.has_more.then(|| format!("{own}?{}", query(&call, search.skip.saturating_add(shown))));
             let first = (search.skip > 0).then(|| format!("{own}?{}", query(&call, 0)));
             page.body.push(&pager(first.as_deref(), next.as_deref()));
             close_region(&mut page.body);

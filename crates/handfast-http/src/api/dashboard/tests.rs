@@ -161,3 +161,14 @@ async fn a_queue_that_cannot_be_shown_hides_no_other() {
     assert_eq!(response.status(), StatusCode::OK, "{text}");
     assert!(text.contains("db.a") && text.contains("db.b") && text.contains("why"), "{text}");
 }
+
+/// Large documents: a reply has fewer than a page, and the next page begins with the next one.
+#[tokio::test]
+async fn a_page_of_documents_leaves_none_out() {
+    let mut large = found(vec![doc! { "_id": 1 }, doc! { "_id": 2 }]);
+    large.get_document_mut("cursor").unwrap().insert("id", 7_i64);
+    let server = FakeServer::answering([large]);
+    let (response, text) = page(&server, "/collections/db/c?skip=3").await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(text.contains("4 to 5") && text.contains("skip=5"), "{text}");
+}

@@ -153,7 +153,7 @@ pub(super) fn document_before<'r>(fields: &Fields<'r>, wanted: FullDocumentBefor
 pub(super) fn missing_image(what: &str) -> Error {
     let text = format!(
         "Change stream was configured to require a {what} for all update, delete and replace events, but the {what} was not \
-         found: enable changeStreamPreAndPostImages on the collection before it changes"
+         found: this server keeps none (changeStreamPreAndPostImages)"
     );
     Error::command(Code::NoMatchingDocument, text)
 }
