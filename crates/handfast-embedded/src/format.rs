@@ -255,6 +255,17 @@ pub(crate) fn change_key(position: ChangePosition) -> Vec<u8> {
     [&position.commit.0.to_be_bytes()[..], &position.index.to_be_bytes()].concat()
 }
 
+/// Returns the position of a record of the log of changes from its key.
+///
+/// # Errors
+/// `Corrupt`, with the key.
+pub(crate) fn change_position(key: &[u8]) -> Result<ChangePosition> {
+    let damaged = || Error::Corrupt(describe(Keyspace::Changes, key));
+    let (commit, index) = key.split_first_chunk::<8>().ok_or_else(damaged)?;
+    let index = u32::from_be_bytes(index.try_into().map_err(|_| damaged())?);
+    Ok(ChangePosition { commit: CommitTimestamp(u64::from_be_bytes(*commit)), index })
+}
+
 /// A record of the log of changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChangeRecord<'r> {
@@ -283,9 +294,7 @@ impl<'r> ChangeRecord<'r> {
     /// `Corrupt`, with the key.
     pub(crate) fn open(key: &[u8], value: &'r [u8], verify: Verify) -> Result<(ChangePosition, Self)> {
         let damaged = || Error::Corrupt(describe(Keyspace::Changes, key));
-        let (commit, index) = key.split_first_chunk::<8>().ok_or_else(damaged)?;
-        let index = u32::from_be_bytes(index.try_into().map_err(|_| damaged())?);
-        let position = ChangePosition { commit: CommitTimestamp(u64::from_be_bytes(*commit)), index };
+        let position = change_position(key)?;
         let rest = open(Keyspace::Changes, key, value, verify).ok_or_else(damaged)?;
         let (total_bytes, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
         let (time, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;

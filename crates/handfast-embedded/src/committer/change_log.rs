@@ -10,7 +10,7 @@
 
 use bson::RawDocumentBuf;
 use handfast_store::change_stream::ChangePosition;
-use handfast_store::source::cluster_clock::bits;
+use handfast_store::source::cluster_clock::{bits, of_bits};
 use handfast_store::{CommitTimestamp, Sources, Ticket, change_stream::record};
 
 use super::Staged;
@@ -57,19 +57,23 @@ impl LogWriter {
         let Some(state) = ChangeLogState::read(view)? else { return Ok(None) };
         let mut log = LogWriter { state, total_bytes: state.trimmed_bytes };
         let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-        if let Some(last) = view.range(Keyspace::Changes, everything, Direction::Backward).next() {
-            let (key, value) = last?;
-            let (_, last) = match ChangeRecord::open(&key, &value, Verify::Checksums) {
-                Err(error @ Error::Corrupt(_)) => {
-                    tracing::error!(%error, "the log of changes is damaged, and ends: change streams begin anew");
-                    return Ok(None);
-                }
-                opened => opened?,
-            };
-            log.total_bytes = log.total_bytes.max(last.total_bytes);
-            sources.cluster_clock.pass(handfast_store::source::cluster_clock::of_bits(last.time));
+        let last = view.range(Keyspace::Changes, everything, Direction::Backward).next().map(|row| {
+            let (key, value) = row?;
+            ChangeRecord::open(&key, &value, Verify::Checksums).map(|(_, last)| (last.total_bytes, last.time))
+        });
+        match last.transpose() {
+            Ok(Some((total_bytes, time))) => {
+                log.total_bytes = log.total_bytes.max(total_bytes);
+                sources.cluster_clock.pass(of_bits(time));
+            }
+            Ok(None) => {}
+            Err(error @ Error::Corrupt(_)) => {
+                tracing::error!(%error, "the log of changes is damaged, and ends: change streams begin anew");
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
         }
-        sources.cluster_clock.pass(handfast_store::source::cluster_clock::of_bits(state.since_time));
+        sources.cluster_clock.pass(of_bits(state.since_time));
         Ok(Some(log))
     }
 

@@ -7,8 +7,10 @@ use bson::rawdoc;
 use handfast_store::{Applied, DocumentStore as _, Insert, Namespace, Sources, StoreExt as _};
 use handfast_txn::{Database, Transaction};
 
+use super::change_log::LogWriter;
 use super::{AnswerAfter, Committer};
 use crate::Options;
+use crate::engine::Engine as _;
 use crate::testing::faulty_engine::FaultyEngine;
 use crate::testing::{open_faulty, start_faulty};
 use crate::write::insert::insert_one;
@@ -189,4 +191,20 @@ async fn an_end_that_cannot_sync_fails() {
     engine.fail_batches.store(true, Ordering::Relaxed);
     insert(&committer, 3, AnswerAfter::Synced).await.unwrap_err();
     committer.end().unwrap_err();
+}
+
+#[tokio::test]
+async fn a_log_of_changes_whose_end_is_damaged_is_not_written_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, committer) = start(directory.path());
+    let begin = |writer: &mut super::Writer<'_>| {
+        writer.begin_log(1);
+        Ok(())
+    };
+    committer.submit(AnswerAfter::Synced, 0, begin).await.unwrap();
+    insert(&committer, 1, AnswerAfter::Synced).await.unwrap();
+    let is_read = || LogWriter::load(&*engine.view(), &Sources::seeded(1)).unwrap().is_some();
+    assert!(is_read());
+    engine.damage_changes.store(true, Ordering::Relaxed);
+    assert!(!is_read());
 }

@@ -1,10 +1,10 @@
-//! An engine whose syncs or batches fail on demand, or which fails or crashes at one step of many. It calls a hook after each
-//! sync, so that a test can keep the directory as a loss of power would leave it.
+//! An engine whose syncs or batches fail on demand, whose log of changes becomes unreadable, or which fails or crashes at one step of many.
+//! It calls a hook after each sync, so that a test can keep the directory as a loss of power would leave it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::engine::{Engine, Keyspace, Readiness, View, Write};
+use crate::engine::{Bytes, DamagedRange, Direction, Engine, Keyspace, Range, Readiness, Rows, View, Write};
 use crate::error::{Error, Result};
 use crate::fjall_engine::FjallEngine;
 
@@ -12,6 +12,8 @@ pub(crate) struct FaultyEngine {
     inner: FjallEngine,
     pub(crate) fail_syncs: AtomicBool,
     pub(crate) fail_batches: AtomicBool,
+    /// Whether each range of the log of changes is damaged, in the views that exist, too.
+    pub(crate) damage_changes: Arc<AtomicBool>,
     /// A step is a change of the disk: an applied batch, a write of the journal, a sync.
     steps: AtomicU64,
     fault: Mutex<Option<Fault>>,
@@ -37,6 +39,7 @@ impl FaultyEngine {
             inner,
             fail_syncs: AtomicBool::new(false),
             fail_batches: AtomicBool::new(false),
+            damage_changes: Arc::default(),
             steps: AtomicU64::new(0),
             fault: Mutex::new(None),
             after_sync: Mutex::new(None),
@@ -100,7 +103,7 @@ impl Engine for FaultyEngine {
     }
 
     fn view(&self) -> Arc<dyn View> {
-        self.inner.view()
+        Arc::new(DamagedView { inner: self.inner.view(), damage_changes: self.damage_changes.clone() })
     }
 
     fn readiness(&self) -> Result<Readiness> {
@@ -117,5 +120,27 @@ impl Engine for FaultyEngine {
 
     fn disk_bytes(&self, keyspace: Keyspace) -> u64 {
         self.inner.disk_bytes(keyspace)
+    }
+}
+
+struct DamagedView {
+    inner: Arc<dyn View>,
+    damage_changes: Arc<AtomicBool>,
+}
+
+impl View for DamagedView {
+    fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        self.inner.get(keyspace, key)
+    }
+
+    fn range(&self, keyspace: Keyspace, range: Range, direction: Direction) -> Rows {
+        if keyspace == Keyspace::Changes && self.damage_changes.load(Ordering::Relaxed) {
+            return Box::new(std::iter::once(Err(Error::Corrupt("a block".into()))));
+        }
+        self.inner.range(keyspace, range, direction)
+    }
+
+    fn damaged_ranges(&self, keyspace: Keyspace, range: Range) -> Vec<DamagedRange> {
+        self.inner.damaged_ranges(keyspace, range)
     }
 }

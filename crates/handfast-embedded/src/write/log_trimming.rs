@@ -14,7 +14,7 @@ use super::context::WriteContext;
 use crate::committer::{AnswerAfter, Writer};
 use crate::engine::{Direction, Keyspace, View};
 use crate::error::Result;
-use crate::format::{ChangeLogState, ChangeRecord, Verify, change_key};
+use crate::format::{ChangeLogState, ChangeRecord, Verify, change_key, change_position};
 use crate::options::{ChangeLog, Options};
 
 /// Begins the log, unless it is on.
@@ -42,8 +42,7 @@ pub(crate) async fn end(context: &WriteContext) -> StoreResult<()> {
 /// too old or too many.
 pub(crate) async fn trim(context: &WriteContext) -> StoreResult<()> {
     let Options { change_log, change_log_age_max: age_max, .. } = context.options;
-    let is_on = ChangeLogState::read(&*context.snapshot().view()?)?.is_some();
-    if is_on && change_log == ChangeLog::OnDemand && context.log_unread_for() > age_max {
+    if is_on(context)? && change_log == ChangeLog::OnDemand && context.log_unread_for() > age_max {
         end(context).await?;
         tracing::info!("no change stream was read for change-log-age: changes are not logged until one is opened");
     }
@@ -51,7 +50,7 @@ pub(crate) async fn trim(context: &WriteContext) -> StoreResult<()> {
         let (view, sources, options) = (context.latest().view, context.sources.clone(), context.options.clone());
         let found = tokio::task::spawn_blocking(move || oldest(&*view, &sources, &options)).await;
         let found = match found.map_err(|error| crate::Error::Engine(error.to_string()))? {
-            Err(error @ crate::Error::Corrupt(_)) => {
+            Err(error @ crate::Error::Corrupt(_)) if is_on(context)? => {
                 // Otherwise it would grow without a bound.
                 tracing::error!(%error, "the log of changes is damaged, and ends: change streams begin anew");
                 end(context).await?;
@@ -68,6 +67,10 @@ pub(crate) async fn trim(context: &WriteContext) -> StoreResult<()> {
         context.committer.submit(AnswerAfter::Applied, bytes, remove).await?;
     }
     Ok(())
+}
+
+fn is_on(context: &WriteContext) -> StoreResult<bool> {
+    Ok(ChangeLogState::read(&*context.latest().view)?.is_some())
 }
 
 /// Records to remove, and the state of the log without them.
@@ -89,7 +92,12 @@ fn oldest(view: &dyn View, sources: &Sources, options: &Options) -> Result<Optio
         return Ok(None);
     };
     let (key, value) = newest?;
-    let (newest, ChangeRecord { total_bytes, .. }) = ChangeRecord::open(&key, &value, Verify::Checksums)?;
+    let newest = change_position(&key)?;
+    // The values of an earlier log may be damaged, which does not matter to this one.
+    let total_bytes = match newest.commit > state.since {
+        true => ChangeRecord::open(&key, &value, Verify::Checksums)?.1.total_bytes,
+        false => state.trimmed_bytes,
+    };
     let oldest_millis = sources.clock.now().timestamp_millis().saturating_sub(millis(options.change_log_age_max));
     // The first record of this log, records of whole commits, and those of the commit that is read.
     let (mut first, mut keys, mut of_commit) = (None, Vec::new(), Vec::new());
@@ -97,7 +105,7 @@ fn oldest(view: &dyn View, sources: &Sources, options: &Options) -> Result<Optio
     let (mut whole, mut without) = (state, state);
     for row in view.range(Keyspace::Changes, everything, Direction::Forward) {
         let (key, value) = row?;
-        let (position, record) = ChangeRecord::open(&key, &value, Verify::Checksums)?;
+        let position = change_position(&key)?;
         if position == ChangePosition::end_of(state.since) {
             first = Some(key.to_vec());
             continue;
@@ -110,6 +118,7 @@ fn oldest(view: &dyn View, sources: &Sources, options: &Options) -> Result<Optio
             }
             continue;
         }
+        let (_, record) = ChangeRecord::open(&key, &value, Verify::Checksums)?;
         if position.commit != without.since {
             keys.append(&mut of_commit);
             whole = without;

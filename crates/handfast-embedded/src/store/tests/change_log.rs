@@ -1,6 +1,7 @@
 //! The log of changes: what is in it, when it is on, and what is removed from it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
@@ -11,9 +12,12 @@ use handfast_store::{
 };
 use handfast_txn::Database;
 
-use crate::engine::{Direction, Keyspace};
+use crate::committer::{AnswerAfter, Writer};
+use crate::engine::{Direction, Engine as _, Keyspace, Write};
 use crate::format::ChangeLogState;
-use crate::testing::{find_all, namespace, replayed};
+use crate::testing::faulty_engine::FaultyEngine;
+use crate::testing::{find_all, namespace, open_faulty, replayed};
+use crate::write::log_trimming;
 use crate::{ChangeLog, EmbeddedStore, Options};
 
 const ALL: BatchLimit = BatchLimit { documents: 1000, bytes: 1 << 20 };
@@ -341,4 +345,81 @@ async fn a_missing_map_is_damage() {
     std::fs::remove_dir_all(directory.path().join("engine/keyspaces/4")).unwrap();
     let error = EmbeddedStore::open(directory.path(), Sources::seeded(1), on()).await.unwrap_err();
     assert!(error.to_string().contains("log of changes"), "{error}");
+}
+
+/// Opens a store whose log nobody else trims.
+fn open_to_damage(path: &std::path::Path) -> (Arc<FaultyEngine>, EmbeddedStore) {
+    open_faulty(path, Options { change_log: ChangeLog::AsItIs, step_documents_max: 2, ..Options::small() })
+}
+
+/// Puts a value that is none of a record in the place of the first change. The views of the store see it after the next commit.
+fn damage_first(engine: &FaultyEngine) {
+    let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let first = engine.view().range(Keyspace::Changes, everything, Direction::Forward).nth(1);
+    let (key, _) = first.unwrap().unwrap();
+    let write = Write { keyspace: Keyspace::Changes, key: key.to_vec(), value: Some(vec![0]) };
+    engine.apply(vec![write]).unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_log_ends_and_a_damaged_record_of_an_earlier_log_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, store) = open_to_damage(directory.path());
+    log_trimming::begin(&store.context).await.unwrap();
+    insert(&store, 1).await;
+    damage_first(&engine);
+    insert(&store, 2).await;
+    store.trim_change_log().await.unwrap();
+    assert_eq!((rows(&store), state(&store)), (0, None));
+
+    log_trimming::begin(&store.context).await.unwrap();
+    for id in 3..7 {
+        insert(&store, id).await;
+    }
+    damage_first(&engine);
+    log_trimming::end(&store.context).await.unwrap();
+    log_trimming::begin(&store.context).await.unwrap();
+    let state_of_next = state(&store);
+    insert(&store, 7).await;
+    let before = store.costs().operations;
+    store.trim_change_log().await.unwrap();
+    assert_eq!((rows(&store), state(&store)), (2, state_of_next), "its first record, and the last insert");
+    assert!(store.costs().operations - before >= 3, "five records, at most two in an operation");
+}
+
+#[tokio::test]
+async fn a_log_whose_rows_are_unreadable_ends_and_its_removal_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, store) = open_to_damage(directory.path());
+    log_trimming::begin(&store.context).await.unwrap();
+    insert(&store, 1).await;
+    engine.damage_changes.store(true, Ordering::Relaxed);
+    assert!(store.trim_change_log().await.unwrap_err().message().contains("a block"));
+    assert_eq!(state(&store), None);
+    assert!(store.trim_change_log().await.is_err(), "it ends although the log is off");
+    engine.damage_changes.store(false, Ordering::Relaxed);
+    store.trim_change_log().await.unwrap();
+    assert_eq!(rows(&store), 0);
+}
+
+#[tokio::test]
+async fn a_trim_that_comes_late_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, clock) = open_manual(directory.path(), on()).await;
+    insert(&store, 1).await;
+    insert(&store, 2).await;
+    let before = state(&store).unwrap();
+    clock.advance(Duration::from_secs(10_000_000));
+    store.trim_change_log().await.unwrap();
+    let trimmed = state(&store).unwrap();
+    assert!(trimmed.since > before.since);
+    let of_another = ChangeLogState { id: before.id + 1, ..trimmed };
+    for late in [Some(before), Some(of_another), None] {
+        let trim = move |writer: &mut Writer<'_>| {
+            writer.trim_log(Vec::new(), late);
+            Ok(())
+        };
+        store.context.committer.submit(AnswerAfter::Published, 0, trim).await.unwrap();
+        assert_eq!(state(&store), Some(trimmed), "{late:?}");
+    }
 }
