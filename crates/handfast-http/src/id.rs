@@ -14,6 +14,7 @@ use std::str::FromStr;
 
 use bson::Bson;
 use bson::oid::ObjectId;
+pub use handfast_patterns::extended_json as extended;
 use serde_json::Value;
 
 /// The `_id` of a document.
@@ -68,9 +69,4 @@ pub fn check_numbers(value: &Value) -> Result<(), String> {
         Value::Object(fields) => fields.values().try_for_each(check_numbers),
         _ => Ok(()),
     }
-}
-
-/// Returns a value as relaxed Extended JSON.
-pub fn extended(value: &Bson) -> Value {
-    value.clone().into_relaxed_extjson()
 }

@@ -27,4 +27,5 @@ pub use settings::{SettingsDifference, recorded_settings};
 pub use sync_flag::{Link, OnDelete, SyncFlag, SyncFlagOptions};
 pub use tokio_util::sync::CancellationToken;
 pub use two_phase::{Participant, Plan, Transfer, TwoPhase, TwoPhaseOptions};
+pub use value::extended_json;
 pub use versioned_tree::{VersionedTree, VersionedTreeOptions};

@@ -10,9 +10,42 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, doc};
 use handfast_mql::key;
+use serde::Serialize;
 
 use crate::steps::raw;
 use crate::{Error, Result};
+
+/// Returns what a value is serialized to. A sub-document such as `{"$oid": ".."}` stays one: `bson::serialize_to_bson` makes of it the value
+/// that it stands for in Extended JSON.
+pub(crate) fn serialized(value: &impl Serialize) -> bson::error::Result<Bson> {
+    #[derive(Serialize)]
+    struct Wrapped<'v, V> {
+        value: &'v V,
+    }
+    let mut wrapped = Document::try_from(bson::serialize_to_raw_document_buf(&Wrapped { value })?)?;
+    Ok(wrapped.remove("value").unwrap_or(Bson::Null))
+}
+
+/// Returns a value as relaxed Extended JSON. It is read back as the same value, with two exceptions: an integer may get another width, and a
+/// sub-document with the names of Extended JSON (`{"$oid": ".."}`) becomes the value that it stands for.
+pub fn extended_json(value: &Bson) -> serde_json::Value {
+    /// Above it, JSON's numbers are not exact (2^53).
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    /// The last millisecond of the year 9999, after which the text of a date is not of RFC 3339.
+    const TEXT_MILLIS_MAX: i64 = 253_402_300_799_999;
+    match value {
+        Bson::Document(document) => {
+            let fields = document.iter().map(|(name, value)| (name.clone(), extended_json(value)));
+            fields.collect::<serde_json::Map<_, _>>().into()
+        }
+        Bson::Array(values) => values.iter().map(extended_json).collect(),
+        Bson::DateTime(date) if date.timestamp_millis() > TEXT_MILLIS_MAX => value.clone().into_canonical_extjson(),
+        Bson::Double(number) if number.is_finite() && number.abs() > EXACT_MAX => {
+            serde_json::json!({ "$numberDouble": format!("{number:e}") })
+        }
+        other => other.clone().into_relaxed_extjson(),
+    }
+}
 
 /// Returns the time `age` before `now`.
 pub(crate) fn before(now: DateTime, age: Duration) -> DateTime {

@@ -106,6 +106,29 @@ fn a_job_is_enqueued_claimed_and_completed_over_http() -> Result<()> {
     stopped(serve)
 }
 
+#[test]
+fn a_claimed_job_is_sent_back_as_it_was_answered() -> Result<()> {
+    let scratch = Scratch::new("http-sent-back")?;
+    let serve = serve(&scratch, &[])?;
+    let mut http = Http::connect(&serve)?;
+    let details = doc! {
+        "double": 1e22, "date": bson::DateTime::MAX, "id": { "$oid": "507f1f77bcf86cd799439011" }, "no id": { "$oid": "nothex" },
+    };
+    let enqueue = doc! { "handfastEnqueueJob": "jobs", "job": { "_id": 1, "type": "mail", "details": details.clone() }, "$db": "db" };
+    serve.command(enqueue)?;
+    let claimed = http.done("queues/jobs/claims", &json!({ "worker": "w", "types": ["mail"] }))?;
+    let job = &claimed["jobs"][0];
+    assert_eq!(job["details"]["double"], json!({ "$numberDouble": "1e22" }));
+    assert_eq!(job["details"]["date"], json!({ "$date": { "$numberLong": i64::MAX.to_string() } }));
+    let held = json!({ "claimState": "held" });
+    let result = &job["details"]["double"];
+    assert_eq!(http.done("queues/jobs/claims/complete", &json!({ "job": job, "result": result }))?, held);
+    let found = serve.find_all("jobs")?;
+    let found = found[0].as_document().context("a job")?;
+    assert_eq!((found.get_document("details")?, found.get_f64("result")?), (&details, 1e22));
+    stopped(serve)
+}
+
 /// Returns the number of claims that the server has answered.
 fn claims(serve: &Serve) -> Result<i64> {
     let status = serve.command(doc! { "serverStatus": 1, "$db": "admin" })?;

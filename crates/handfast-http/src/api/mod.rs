@@ -54,7 +54,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{AccessOptions, RouteAccess};
 use crate::client::{ClientAddresses, ClientLimit, Limiter};
 use crate::connections::{ConnectionOptions, serve_connections};
-use crate::id::{Id, check_numbers};
+use crate::id::{Id, check_numbers, extended};
 use crate::metrics::{MEDIA_TYPE, RequestMetrics};
 use crate::openapi;
 use crate::problem::{Problem, ProblemHeaders, ProblemKind};
@@ -304,7 +304,10 @@ async fn healthy() -> Result<Response> {
 
 /// Returns the body as a document; an empty one if there is no body. Fields named in `dates` may be texts, such as `2026-11-27T10:00:00Z`.
 fn body(call: &Call, dates: &[&str]) -> Result<Document> {
-    let body = call.json::<Value>()?.unwrap_or_else(|| json!({}));
+    read_body(call.json::<Value>()?.unwrap_or_else(|| json!({})), dates)
+}
+
+fn read_body(body: Value, dates: &[&str]) -> Result<Document> {
     check_numbers(&body).map_err(|error| Problem::invalid(format!("the body is invalid: {error}")))?;
     let mut body = match Bson::try_from(body) {
         Ok(Bson::Document(body)) => body,
@@ -325,8 +328,13 @@ fn body(call: &Call, dates: &[&str]) -> Result<Document> {
 
 /// Returns a command whose arguments are the fields of the body.
 fn command(call: &Call, name: &str, subject: &str, known: &[&str]) -> Result<Document> {
+    let mut body = call.json::<Value>()?.unwrap_or_else(|| json!({}));
+    // A worker sends back the whole job of its claim. Its details need not be Extended JSON.
+    if let Some(job) = body.get_mut("job").and_then(Value::as_object_mut) {
+        job.retain(|name, _| ["_id", "claim"].contains(&name.as_str()));
+    }
     let mut command = doc! { name: call.path(subject) };
-    for (name, value) in body(call, &[])? {
+    for (name, value) in read_body(body, &[])? {
         if !known.contains(&name.as_str()) {
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Problem::invalid(format!("the body has the unknown field {name:?}; the fields are: {known}")));
@@ -380,7 +388,7 @@ fn answer(mut reply: Document) -> Response {
     for name in DRIVER_FIELDS {
         reply.remove(name);
     }
-    let text = format!("{}\n", Bson::Document(reply).into_relaxed_extjson());
+    let text = format!("{}\n", extended(&Bson::Document(reply)));
     ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
 

@@ -3,6 +3,7 @@
 use bson::{Bson, Document};
 use serde_json::Value;
 
+use crate::id::extended;
 use crate::problem::{Problem, ProblemKind};
 
 /// The label of an error after which something may have been changed.
@@ -29,7 +30,7 @@ pub(super) fn of_reply(reply: &Document) -> Problem {
         put("codeName", name.into());
     }
     if let Some(info) = reply.get("errInfo") {
-        put("errInfo", info.clone().into_relaxed_extjson());
+        put("errInfo", extended(info));
     }
     problem
 }

@@ -5,7 +5,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 
 use super::Result;
 use super::login::RequestClient;
@@ -142,15 +142,15 @@ pub(super) fn integer(document: &Document, name: &str) -> i64 {
 }
 
 fn cursor_of_id(id: &Bson) -> Result<String> {
-    let bytes = bson::serialize_to_vec(&doc! { "_id": id })
+    let document = RawDocumentBuf::try_from(&doc! { "_id": id })
         .map_err(|error| Problem::invalid(format!("an id cannot be written as a cursor: {error}")))?;
-    Ok(BASE64.encode(bytes))
+    Ok(BASE64.encode(document.as_bytes()))
 }
 
 fn id_of_cursor(cursor: &str) -> Result<Bson> {
     let read = || {
-        let document: Document = bson::deserialize_from_slice(&BASE64.decode(cursor).ok()?).ok()?;
-        document.get("_id").cloned()
+        let document = RawDocumentBuf::from_bytes(BASE64.decode(cursor).ok()?).ok()?;
+        Bson::try_from(document.get("_id").ok()??).ok()
     };
     read().ok_or_else(|| Problem::invalid("after is no cursor that a page of the list has returned as next"))
 }

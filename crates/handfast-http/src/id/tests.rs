@@ -1,5 +1,5 @@
 use bson::oid::ObjectId;
-use bson::{Bson, doc};
+use bson::{Bson, DateTime, doc};
 
 use super::{Id, shown};
 
@@ -18,6 +18,11 @@ fn ids_are_read_and_shown() {
         ("{\"resolves\":7}", Bson::Document(doc! { "resolves": 7 })),
         ("two words", Bson::from("two words")),
         ("\"\"", Bson::from("")),
+        ("{\"$numberDouble\":\"1e22\"}", Bson::Double(1e22)),
+        (
+            "{\"$date\":{\"$numberLong\":\"253402300800000\"}}",
+            Bson::DateTime(DateTime::from_millis(253_402_300_800_000)),
+        ),
     ];
     for (text, id) in cases {
         assert_eq!(text.parse(), Ok(Id(id.clone())), "{text}");

@@ -232,7 +232,8 @@ impl NewJob {
     /// # Errors
     /// [`Error::Invalid`] for details that cannot be written as a document.
     pub fn new(kind: impl Into<String>, details: &impl Serialize) -> Result<Self> {
-        let details = bson::serialize_to_document(details)
+        let details = bson::serialize_to_raw_document_buf(details)
+            .and_then(Document::try_from)
             .map_err(|error| Error::invalid(format!("the details cannot be written as a document: {error}")))?;
         Ok(NewJob {
             id: None,

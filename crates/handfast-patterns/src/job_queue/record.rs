@@ -1,5 +1,6 @@
 //! The document of a job.
 
+use std::any::{Any, TypeId};
 use std::time::Duration;
 
 use bson::oid::ObjectId;
@@ -82,11 +83,16 @@ pub struct WorkerMark {
 }
 
 impl Job {
-    /// Returns the details as a value of a type.
+    /// Returns the details as a value of a type. A [`Document`] is returned as it is stored.
     ///
     /// # Errors
     /// Returns a text that says why the details cannot be read as a value of this type.
-    pub fn details<T: DeserializeOwned>(&self) -> Result<T, String> {
+    pub fn details<T: DeserializeOwned + 'static>(&self) -> Result<T, String> {
+        // It would be read with sub-documents such as `{"$oid": ".."}` as the values that they stand for in Extended JSON.
+        if TypeId::of::<T>() == TypeId::of::<Document>() {
+            let details: Box<dyn Any> = Box::new(self.details.clone());
+            return details.downcast().map(|details| *details).map_err(|_| "they are no document".to_owned());
+        }
         bson::deserialize_from_document(self.details.clone()).map_err(|error| error.to_string())
     }
 

@@ -1,6 +1,10 @@
 use std::time::Duration;
 
-use super::{Backoff, JobEvent, JobState};
+use bson::oid::ObjectId;
+use bson::{Bson, doc};
+
+use super::{Backoff, JobEvent, JobState, NewJob};
+use crate::value::serialized;
 
 #[test]
 fn the_table_of_states() {
@@ -29,6 +33,20 @@ fn the_table_of_states() {
         "FAILED -OrderedAgain-> TODO",
     ];
     assert_eq!(arrows, expected);
+}
+
+#[test]
+fn details_are_serialized_and_read_as_they_are() {
+    let id = ObjectId::from_bytes([1; 12]);
+    let details = doc! { "text": { "$oid": "507f1f77bcf86cd799439011" }, "id": id, "long": 5_i64, "small": 5 };
+    let job = NewJob::new("mail", &details).unwrap();
+    assert_eq!(job.details, details);
+    assert_eq!(serialized(&details).unwrap(), Bson::Document(details));
+    assert_eq!(serialized(&()).unwrap(), Bson::Null);
+    assert_eq!(
+        serialized(&(1_u8, 2_u32, 3_u64, "x")).unwrap(),
+        bson::serialize_to_bson(&(1_u8, 2_u32, 3_u64, "x")).unwrap()
+    );
 }
 
 #[test]

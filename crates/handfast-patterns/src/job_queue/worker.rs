@@ -16,6 +16,7 @@ use tracing::Instrument;
 use super::{ClaimState, Job, JobContext, JobQueue};
 use crate::metrics::{self, Span};
 use crate::runner::jittered;
+use crate::value::serialized;
 use crate::{CancellationToken, Error, Result};
 
 /// The number of renewals within a lease, so that one lost request does not lose a job.
@@ -182,9 +183,8 @@ impl Worker {
                 let unreadable = |error| JobError::CannotRead(format!("its details cannot be read: {error}"));
                 let result = started.map_err(unreadable)?.await?;
                 let unwritable = |error| JobError::GiveUp(format!("its result cannot be written: {error}"));
-                bson::serialize_to_bson(&result)
-                    .map(|result| (result != Bson::Null).then_some(result))
-                    .map_err(unwritable)
+                let result = serialized(&result).map_err(unwritable)?;
+                Ok((result != Bson::Null).then_some(result))
             })
         };
         let kind = kind.into();

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::record::{Entry, EntryChange};
 use super::{Ledger, LedgerFields, Link, PAGE};
 use crate::steps::Pages;
+use crate::value::extended_json;
 use crate::{Error, Result};
 
 const CSV_COLUMNS: [&str; 15] = [
@@ -133,12 +134,12 @@ fn typed(value: &Bson) -> Value {
         Bson::Int64(number) => json!({ "$numberLong": number.to_string() }),
         Bson::Document(inner) => object(inner, |_, value| typed(value)),
         Bson::Array(items) => items.iter().map(typed).collect(),
-        other => other.clone().into_relaxed_extjson(),
+        other => extended_json(other),
     }
 }
 
 fn json(value: &Bson) -> String {
-    value.clone().into_relaxed_extjson().to_string()
+    extended_json(value).to_string()
 }
 
 /// Returns the error for lines that could not be written to memory.

@@ -3,7 +3,7 @@
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 
 use super::super::reads;
 use super::super::{Api, Result, path_id};
@@ -42,9 +42,10 @@ fn missing(id: &Bson) -> Problem {
 /// Returns the page with a text to edit, and what is wrong with it.
 fn form(call: &Call, id: &Bson, document: &Document, text: &str, wrong: Option<&str>) -> Result<Response> {
     let (database, collection) = (call.path("database"), call.path("collection"));
-    let bytes = bson::serialize_to_vec(document).map_err(|error| {
+    let written = RawDocumentBuf::try_from(document).map_err(|error| {
         Problem::new(ProblemKind::Failed, format!("the document cannot be written as BSON: {error}"))
     })?;
+    let bytes = written.as_bytes();
     let mut page = Page::new(Section::Collections, shown(id)).below("Collections", "/collections");
     page = page.below(format!("{database}.{collection}"), super::browse::path(database, collection));
     if wrong.is_some() {
@@ -54,13 +55,8 @@ fn form(call: &Call, id: &Bson, document: &Document, text: &str, wrong: Option<&
     if let Some(wrong) = wrong {
         html!(page.body, "<p class=\"panel bad\" role=\"alert\" id=\"wrong\">{}</p>", wrong);
     }
-    if bytes.len() > EDITED_BYTES_MAX {
-        html!(
-            page.body,
-            "<p class=\"note\">The document has {} bytes: too many to edit it here.</p><pre class=\"json\" tabindex=\"0\">{}</pre>",
-            bytes.len(),
-            text
-        );
+    if let Some(why) = not_editable(document, bytes) {
+        html!(page.body, "<p class=\"note\">{}</p><pre class=\"json\" tabindex=\"0\">{}</pre>", why, text);
         return Ok(page.answer());
     }
     html!(
@@ -72,9 +68,26 @@ fn form(call: &Call, id: &Bson, document: &Document, text: &str, wrong: Option<&
         path(database, collection, id),
         text.lines().count().clamp(8, 40),
         text,
-        BASE64.encode(&bytes)
+        BASE64.encode(bytes)
     );
     Ok(page.answer())
+}
+
+/// Returns why a document cannot be edited as text.
+fn not_editable(document: &Document, bytes: &[u8]) -> Option<String> {
+    if bytes.len() > EDITED_BYTES_MAX {
+        return Some(format!("The document has {} bytes: too many to edit it here.", bytes.len()));
+    }
+    let read_back = Bson::try_from(editable(document)).ok().and_then(|value| match value {
+        Bson::Document(document) => RawDocumentBuf::try_from(&document).ok(),
+        _ => None,
+    });
+    if read_back.is_some_and(|document| document.as_bytes() == bytes) {
+        return None;
+    }
+    let why = "The document cannot be edited here: it has a value that Extended JSON does not preserve, such as a \
+               sub-document with a field named $oid. Change it with a driver.";
+    Some(why.to_owned())
 }
 
 /// Replaces a document, if it is still the one that was shown.
@@ -85,7 +98,8 @@ pub(super) async fn save(api: &Api, call: Call) -> Result<Response> {
     let (Some(text), Some(was)) = (field("text"), field("was")) else {
         return Err(Problem::invalid("the form has no text, or not the document as it was"));
     };
-    let was = BASE64.decode(was).ok().and_then(|bytes| bson::deserialize_from_slice::<Document>(&bytes).ok());
+    let was = BASE64.decode(was).ok().and_then(|bytes| RawDocumentBuf::from_bytes(bytes).ok());
+    let was = was.and_then(|was| Document::try_from(was).ok());
     let was = was.ok_or_else(|| Problem::invalid("the form does not have the document as it was"))?;
     let new = match read_document(text) {
         Ok(new) => new,

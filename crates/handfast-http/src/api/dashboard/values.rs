@@ -4,7 +4,7 @@ use bson::{Bson, DateTime, Document};
 use serde_json::{Map, Value, json};
 
 use super::html::{Html, encoded, html};
-use crate::id::shown;
+use crate::id::{extended, shown};
 
 /// The characters of a value that a cell of a table shows.
 const CELL_CHARACTERS_MAX: usize = 120;
@@ -74,7 +74,7 @@ pub(super) fn cell(value: Option<&Bson>) -> Html {
         Some(Bson::String(text)) => html!(html, "{}", cut(text)),
         Some(Bson::ObjectId(id)) => html!(html, "<code>{}</code>", id),
         Some(Bson::Null) => html!(html, "<span class=\"quiet\">null</span>"),
-        Some(other) => html!(html, "<code>{}</code>", cut(&other.clone().into_relaxed_extjson().to_string())),
+        Some(other) => html!(html, "<code>{}</code>", cut(&extended(other).to_string())),
     }
     html
 }
@@ -105,7 +105,7 @@ fn editable_value(value: &Bson) -> Value {
             document.iter().map(|(name, value)| (name.clone(), editable_value(value))).collect::<Map<_, _>>().into()
         }
         Bson::Array(values) => values.iter().map(editable_value).collect(),
-        other => other.clone().into_relaxed_extjson(),
+        other => extended(other),
     }
 }
 
@@ -133,7 +133,8 @@ mod tests {
         let document = doc! {
             "_id": ObjectId::from_bytes([7; 12]), "int": 5, "long": 5_i64, "large": 1_i64 << 40, "double": 5.0, "nan": f64::NAN,
             "date": bson::DateTime::from_millis(1_700_000_000_123), "nested": [{ "long": [7_i64] }], "null": null, "text": "$x",
-            "timestamp": bson::Timestamp { time: 1, increment: 2 },
+            "timestamp": bson::Timestamp { time: 1, increment: 2 }, "doubles": [1e22, -1e16, 9_223_372_036_854_775_808.0, f64::MAX, f64::INFINITY, -0.0],
+            "dates": [bson::DateTime::from_millis(253_402_300_800_000), bson::DateTime::MAX, bson::DateTime::MIN],
         };
         let back = Bson::try_from(editable(&document)).unwrap();
         assert_eq!(format!("{back:?}"), format!("{:?}", Bson::Document(document)));

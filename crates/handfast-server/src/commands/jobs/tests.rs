@@ -38,6 +38,25 @@ async fn count(client: &mut TestClient, state: &str) -> i32 {
 }
 
 #[tokio::test]
+async fn details_that_look_like_extended_json_are_kept() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        let details = rawdoc! {
+            "a": { "$oid": "507f1f77bcf86cd799439011" }, "b": { "$date": "2026-01-01T00:00:00Z" }, "c": [{ "$numberInt": "5" }],
+            "d": { "$numberLong": "9" }, "e": { "$undefined": true }, "f": { "$minKey": 1 }, "g": { "$oid": "nothex" }, "h": CLAIM,
+        };
+        check(
+            &mut client,
+            enqueue(rawdoc! { "_id": 1, "type": "mail", "details": details.clone() }),
+            rawdoc! { "_id": 1, "inserted": true },
+        )
+        .await;
+        let jobs = claimed(&mut client).await;
+        assert_eq!(jobs[0].get_document("details").unwrap(), details.as_ref());
+    }
+}
+
+#[tokio::test]
 async fn a_job_is_enqueued_claimed_renewed_and_completed() {
     for mut server in TestServer::over_each_engine() {
         let mut client = server.connect();
