@@ -247,11 +247,18 @@ impl TwoPhase {
     /// # Cancellation
     /// The transaction may have been stored: begin it again with the same id.
     pub async fn begin(&self, id: impl Into<Bson>, plan: impl Into<Plan>) -> Result<()> {
-        let (id, plan) = (id.into(), plan.into());
+        self.begin_or_compensate(id.into(), plan.into(), None).await
+    }
+
+    /// Stores a transaction, which takes back `compensates` if there is such a one.
+    async fn begin_or_compensate(&self, id: Bson, plan: Plan, compensates: Option<Bson>) -> Result<()> {
         self.checked(&id, &plan)?;
         plan.check_operators()?;
         let mut document = doc! { "_id": id.clone() };
         document.extend(plan.to_document(self.fields())?);
+        if let Some(compensated) = &compensates {
+            document.insert(&self.fields().compensates, compensated.clone());
+        }
         document.insert(&self.fields().state, State::Initial.name());
         document.insert(&self.fields().last_modified, self.sources.clock.now());
         match self.transactions.insert(&document).await? {
@@ -259,8 +266,10 @@ impl TwoPhase {
                 self.count(Counted::TransactionBegun);
                 Ok(())
             }
-            Added::There if self.show(id.clone()).await?.is_some_and(|there| there.plan == Ok(plan)) => Ok(()),
-            Added::There => Err(Error::invalid(format!("another transaction has the id {id}"))),
+            Added::There => match self.show(id.clone()).await? {
+                Some(there) if there.plan == Ok(plan) && is_same(&there.compensates, &compensates) => Ok(()),
+                _ => Err(Error::invalid(format!("another transaction has the id {id}"))),
+            },
         }
     }
 
@@ -321,14 +330,18 @@ impl TwoPhase {
         let (new_id, plan) = (new_id.into(), record.plan()?.clone().reversed()?);
         self.checked(&new_id, &plan)?;
         plan.check_operators()?;
-        let takes_back = |other: &Record| other.plan.as_ref() == Ok(&plan);
-        // One that is there takes this one back only if this one says so: it may take another one back, or be one of its own.
-        let is_named = record.compensation.as_ref().is_some_and(|by| same_id(by, &new_id));
-        if self.show(new_id.clone()).await?.is_some_and(|there| !is_named || !takes_back(&there)) {
+        let compensates = Some(id.clone());
+        // One that is there may take another one back, or none.
+        if self.show(new_id.clone()).await?.is_some_and(|there| !is_same(&there.compensates, &compensates)) {
             return Err(Error::invalid(format!("another transaction has the id {new_id}")));
         }
         let taken = |by: &Bson| Error::invalid(format!("transaction {id} is taken back by transaction {by} already"));
         if let Some(other) = record.compensation.as_ref().filter(|other| !same_id(other, &new_id)) {
+            let takes_back = |other: &Record| match &other.compensates {
+                Some(compensated) => same_id(compensated, &id),
+                // An earlier version did not record which one it takes back.
+                None => other.plan.as_ref() == Ok(&plan),
+            };
             // A transaction that does not exist yet may be about to begin.
             let is_in_the_way = |other: &Record| other.state != State::Canceled && takes_back(other);
             if self.show(other.clone()).await?.as_ref().is_none_or(is_in_the_way) {
@@ -342,7 +355,7 @@ impl TwoPhase {
                 None => Error::invalid(format!("transaction {id} is gone")),
             });
         }
-        self.begin(new_id, plan.clone()).await?;
+        self.begin_or_compensate(new_id, plan.clone(), compensates).await?;
         Ok(plan)
     }
 
@@ -416,5 +429,14 @@ impl TwoPhase {
 
     fn ago(&self, age: Duration) -> bson::DateTime {
         crate::value::before(self.sources.clock.now(), age)
+    }
+}
+
+/// Returns whether both are the same id, or none.
+fn is_same(one: &Option<Bson>, other: &Option<Bson>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => same_id(one, other),
+        (None, None) => true,
+        _ => false,
     }
 }

@@ -121,6 +121,8 @@ field_names! {
         reason: "reason" in "a transaction",
         /// The `_id` of the transaction that takes a transaction back.
         compensation: "compensation" in "a transaction",
+        /// The `_id` of the transaction that a compensation takes back.
+        compensates: "compensates" in "a transaction",
         /// The revision of the recorded settings that a transaction was claimed by, unless that is the first one.
         settings: "settings" in "a transaction",
         /// The `_id` of the account that pays in a transfer.

@@ -23,6 +23,8 @@ pub struct Record {
     pub reason: Option<String>,
     /// The `_id` of the transaction that takes it back; `None` if none does.
     pub compensation: Option<Bson>,
+    /// The `_id` of the transaction that it takes back; `None` if it is no compensation.
+    pub compensates: Option<Bson>,
     /// The revision of the settings that it was claimed by, unless that is the first one.
     pub settings: Option<i64>,
     /// Its plan. If that cannot be read, nothing is carried out, and this is a description of the error.
@@ -43,6 +45,7 @@ impl Record {
             application: text(&fields.application),
             reason: text(&fields.reason),
             compensation: document.get(&fields.compensation).cloned(),
+            compensates: document.get(&fields.compensates).cloned(),
             settings: match document.get(&fields.settings) {
                 None => None,
                 Some(_) => Some(integer(document, &fields.settings).map_err(|error| damaged(error.to_string()))?),

@@ -25,22 +25,28 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Invalid`] if one has those of other transactions.
 pub(super) async fn claim(transactions: &Steps, participants: &BTreeSet<&Namespace>) -> Result<()> {
+    // If one is refused, none is recorded before.
     for namespace in participants {
-        match record(transactions, namespace)?.open(&owner(transactions, namespace)).await {
-            Ok(_) => {}
-            Err(Error::OtherSettings { differences, .. }) => {
-                let other = differences.iter().find_map(|difference| difference.recorded.as_ref()?.as_str());
-                let (ours, other) = (transactions.namespace(), other.unwrap_or("another collection"));
-                return Err(Error::invalid(format!(
-                    "{namespace} has participants of the two-phase transactions in {other}, and those in {ours} cannot change them, too: \
-                     one with an _id of the others would be taken for made. Begin all transactions in {other}; if it is gone, remove \
-                     the record {{_id: {ID:?}}} from {namespace}.settings"
-                )));
-            }
-            Err(error) => return Err(error),
-        }
+        let free = record(transactions, namespace)?.compare(&owner(transactions, namespace)).await;
+        free.map_err(|error| taken(transactions, namespace, error))?;
+    }
+    for namespace in participants {
+        let recorded = record(transactions, namespace)?.open(&owner(transactions, namespace)).await;
+        recorded.map_err(|error| taken(transactions, namespace, error))?;
     }
     Ok(())
+}
+
+/// Returns the error for a collection that has participants of other transactions.
+fn taken(transactions: &Steps, namespace: &Namespace, error: Error) -> Error {
+    let Error::OtherSettings { differences, .. } = error else { return error };
+    let other = differences.iter().find_map(|difference| difference.recorded.as_ref()?.as_str());
+    let (ours, other) = (transactions.namespace(), other.unwrap_or("another collection"));
+    Error::invalid(format!(
+        "{namespace} has participants of the two-phase transactions in {other}, and those in {ours} cannot change them, too: \
+         one with an _id of the others would be taken for made. Begin all transactions in {other}; if it is gone, remove \
+         the record {{_id: {ID:?}}} from {namespace}.settings"
+    ))
 }
 
 /// Records the same for transactions that have recorded settings. They may share participants with others since an

@@ -305,6 +305,7 @@ fn line(record: &Record) -> Value {
         "application": record.application,
         "reason": record.reason,
         "compensation": record.compensation.as_ref().map(extended),
+        "compensates": record.compensates.as_ref().map(extended),
         "transfer": transfer,
         "what": what(record),
     })

@@ -198,6 +198,36 @@ async fn a_transaction_is_taken_back_once() {
     assert_eq!(transfers.show("b2").await.unwrap(), None);
 }
 
+/// Two processes take back two transactions by the same id. One dies before it begins the compensation, which the other one begins.
+#[tokio::test]
+async fn a_compensation_takes_back_the_transaction_that_it_names() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let transfers = open(&world, "App1").await.unwrap();
+    for id in [1, 2, 3] {
+        transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
+        assert_eq!(transfers.run(id).await.unwrap(), TwoPhaseOutcome::Done);
+    }
+    for id in [1, 3] {
+        let dying = world.fault_at(first(Operation::Update, "transactions"), Fault::CrashAfter);
+        let _ = transfers.within(dying).compensate(id, format!("back {}", id / 3)).await.expect_err("killed");
+    }
+    let _ = transfers.compensate(2, "back 0").await.unwrap();
+    transfers.begin("back 1", Transfer::new("B", "A", 100)).await.unwrap();
+    for (id, by) in [(1, "back 0"), (3, "back 1")] {
+        let refused = transfers.compensate(id, by).await.expect_err("it takes back another one").to_string();
+        assert!(refused.contains("another transaction has the id"), "{refused}");
+    }
+    assert_eq!(transfers.show("back 0").await.unwrap().unwrap().compensates, Some(2.into()));
+    let refused = transfers.begin("back 0", Transfer::new("B", "A", 100)).await.expect_err("it is a compensation");
+    assert!(refused.to_string().contains("another transaction has the id"), "{refused}");
+    let _ = transfers.compensate(1, "back").await.unwrap();
+    for id in ["back 0", "back"] {
+        assert_eq!(transfers.run(id).await.unwrap(), TwoPhaseOutcome::Done);
+    }
+    assert_eq!(balances(&world).await, [900, 1100]);
+}
+
 /// A compensation is refused if another transaction has its id, or if a participant has nothing to give back.
 #[tokio::test]
 async fn a_refused_compensation_leaves_no_trace() {

@@ -220,6 +220,7 @@ async fn participants_belong_to_one_collection_of_transactions() {
         plain("accounts"),
         plain("stock"),
         TwoPhaseOptions { participants: vec![world.namespace("orders")], ..plain("purses") },
+        TwoPhaseOptions { participants: vec![world.namespace("orders")], ..plain("a free one") },
     ] {
         let error = open_others(options).await.err().expect("refused");
         assert!(
@@ -230,6 +231,9 @@ async fn participants_belong_to_one_collection_of_transactions() {
     let recorded =
         TwoPhaseOptions::recorded(Arc::clone(&world.store), &world.namespace("refunds"), "App1").await.unwrap();
     assert!(recorded.is_none(), "a collection that is refused has no settings");
+    let payments = world.namespace("payments");
+    let opened = TwoPhase::open(Arc::clone(&world.store), payments, world.sources.clone(), plain("a free one")).await;
+    assert!(opened.is_ok(), "and keeps no collection");
     // A collection becomes free when the settings do not name it any more.
     let fewer = TwoPhaseOptions { participants: vec![world.namespace("stock")], ..options(&world, "App1") };
     let change = async |options: &TwoPhaseOptions| {
