@@ -86,7 +86,7 @@ fn stale(link: &Link, copy: &Copy, main: &Main) -> Option<Stale> {
     if copy.version > main.version {
         return Some(Stale::Ahead);
     }
-    differences(copy, &link.values(&main.document)).next()?;
+    differences(copy, &link.values(&main.content)).next()?;
     Some(if copy.version < main.version { Stale::Behind } else { Stale::Different })
 }
 
@@ -113,7 +113,7 @@ pub(super) fn not_comparable(link: &Link, copy: Copy) -> StaleCopy {
 /// Reports the fields that differ.
 pub(super) fn report(link: &Link, copy: &Copy, main: Option<&Main>, why: Stale) -> StaleCopy {
     let values = match main.filter(|main| main.is_alive()) {
-        Some(main) => link.values(&main.document),
+        Some(main) => link.values(&main.content),
         None => link.values_left(),
     };
     let (mut found, mut expected) = (Document::new(), Document::new());

@@ -103,7 +103,7 @@ impl SyncFlag {
             let Some(main) = self.main(&id).await?.filter(Main::is_alive) else {
                 return Ok(Stamped::MainMissing { main: id });
             };
-            for (path, value) in link.values(&main.document) {
+            for (path, value) in link.values(&main.content) {
                 if let Some(value) = value {
                     set_path(&mut document, &path, value)?;
                 }

@@ -8,6 +8,7 @@ use handfast_mql::expression::may_vary;
 use handfast_mql::{CompileOptions, Context, Expression};
 use handfast_store::Namespace;
 
+use super::SyncFields;
 use crate::fields::is_path;
 use crate::steps::raw;
 use crate::update::is_within;
@@ -115,7 +116,7 @@ impl Link {
     }
 
     /// Computes the value at a path of the copy from the main document by an aggregation expression, such as
-    /// `{$toUpper: "$name"}`. A command can be given an expression, but not the function of [`Link::computed`]. If the
+    /// `{$toUpper: "$name"}`. The document has no fields of the pattern there. A command can be given an expression, but not the function of [`Link::computed`]. If the
     /// expression fails on a document, its copies lack the field.
     ///
     /// # Errors
@@ -217,7 +218,7 @@ impl Link {
         self.copied.iter().map(|(path, _)| path).chain([&self.version, &self.syncing])
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self, fields: &SyncFields) -> Result<()> {
         let named = format!("the link to {} by {}", self.target, self.foreign_key);
         if self.copied.is_empty() {
             return Err(Error::invalid(format!("{named} copies nothing: name fields")));
@@ -231,6 +232,10 @@ impl Link {
             Source::Field(path) => Some(path),
             Source::Expression(..) | Source::Function(_) => None,
         });
+        let is_kept = |path: &&String| fields.paths().iter().any(|kept| is_within(path, kept));
+        if let Some(path) = of_main.clone().find(is_kept) {
+            return Err(Error::invalid(format!("{named} would copy {path}, which the pattern itself changes")));
+        }
         // A copy may have the `_id` of its main document, as its own or among the copied fields.
         let is_readable = |path: &str| path == "_id" || is_path(path.strip_prefix("_id.").unwrap_or(path));
         let mut read = of_main.chain([&self.foreign_key]).filter(|path| !is_readable(path));
@@ -246,13 +251,13 @@ impl Link {
 }
 
 /// Checks that no two links write to the same field, and that none writes to the key of another one.
-pub(super) fn check_all(links: &[Link]) -> Result<()> {
+pub(super) fn check_all(links: &[Link], fields: &SyncFields) -> Result<()> {
     if links.is_empty() {
         return Err(Error::invalid("a sync flag without links keeps nothing in sync: name at least one"));
     }
     let mut written: Vec<(&Namespace, &String)> = Vec::new();
     for link in links {
-        link.check()?;
+        link.check(fields)?;
         for path in link.paths() {
             let overlaps = |(target, other): &&(&Namespace, &String)| **target == link.target && is_within(path, other);
             if let Some((_, other)) = written.iter().find(overlaps) {

@@ -234,7 +234,7 @@ impl SyncFlag {
 
     fn check(options: &SyncFlagOptions) -> Result<()> {
         options.fields.check()?;
-        link::check_all(&options.links)?;
+        link::check_all(&options.links, &options.fields)?;
         if options.tokens_max == 0 {
             return Err(Error::invalid(
                 "tokens_max must be at least 1: an update whose token is not kept can be applied twice",

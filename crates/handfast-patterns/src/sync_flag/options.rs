@@ -47,3 +47,10 @@ field_names! {
         tokens: "syncTokens" in "a main document",
     }
 }
+
+impl SyncFields {
+    /// Returns the paths of the fields of main documents that the pattern keeps.
+    pub(super) fn paths(&self) -> [&str; 4] {
+        [&self.syncing, &self.version, &self.deleted, &self.tokens].map(String::as_str)
+    }
+}

@@ -5,7 +5,7 @@ use bson::{Bson, DateTime, Document};
 use super::{Link, MainState, SyncFields};
 use crate::Result;
 use crate::steps::Steps;
-use crate::value::{at_path, integer};
+use crate::value::{at_path, integer, remove_path};
 
 /// The version of copies that have outlived their main document. It is greater than any version that counting reaches,
 /// so that no late request overwrites them.
@@ -24,6 +24,8 @@ pub struct Main {
     pub since: Option<DateTime>,
     /// The whole document.
     pub document: Document,
+    /// The document without the fields of the pattern, which copies are made from: they change after the copies have been written.
+    pub(super) content: Document,
 }
 
 impl Main {
@@ -47,7 +49,11 @@ impl Main {
             (false, Some(_)) => MainState::Syncing,
             (false, None) => MainState::Settled,
         };
-        Ok(Main { id: document.get("_id").cloned().unwrap_or(Bson::Null), version, state, since, document })
+        let mut content = document.clone();
+        for path in fields.paths() {
+            remove_path(&mut content, path);
+        }
+        Ok(Main { id: document.get("_id").cloned().unwrap_or(Bson::Null), version, state, since, document, content })
     }
 
     /// Returns whether the document exists for readers.

@@ -89,7 +89,7 @@ fn copies_of(link: &Link, main: &Bson) -> Document {
 pub(super) fn carry(link: &Link, main: &Main) -> Request {
     let mut filter = copies_of(link, &main.id);
     filter.insert(&link.version, doc! { "$not": { "$gte": main.version } });
-    Request { filter, update: copied(link, link.values(&main.document), main.version) }
+    Request { filter, update: copied(link, link.values(&main.content), main.version) }
 }
 
 /// Changes all copies of a main document that is being deleted.
@@ -114,7 +114,7 @@ pub(super) fn refresh_copy(link: &Link, copy: &Copy, main: Option<&Main>) -> Opt
     let flag = copy.syncing.clone().unwrap_or_else(|| doc! { "$exists": false }.into());
     let mut filter = doc! { "_id": equal(&copy.id), &link.foreign_key: equal(&copy.main), &link.syncing: flag };
     let (values, version) = match main.filter(|main| main.is_alive()) {
-        Some(main) => (link.values(&main.document), main.version),
+        Some(main) => (link.values(&main.content), main.version),
         None if link.on_delete == OnDelete::Remove => return Some(Step::Remove(filter)),
         None => (link.values_left(), FINAL_VERSION),
     };

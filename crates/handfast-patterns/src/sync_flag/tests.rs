@@ -1,4 +1,4 @@
-use bson::{Bson, Document, doc};
+use bson::{Bson, DateTime, Document, doc};
 use handfast_store::{ManualClock, MemoryStore, Namespace, Sources};
 
 use super::comparison::{CopyState, compare};
@@ -112,6 +112,8 @@ fn links_that_cannot_work_are_refused() {
         vec![user()],
         vec![user().field("name", "user")],
         vec![user().field("name", "_id")],
+        vec![user().field("syncing", "changed")],
+        vec![user().field("syncVersion.x", "changed")],
         vec![Link::new(namespace("comments"), "user.id").field("name", "user")],
         vec![user().field("name", "a").field("name", "a.b")],
         vec![name(user()), name(Link::new(namespace("comments"), "editor"))],
@@ -121,12 +123,23 @@ fn links_that_cannot_work_are_refused() {
         vec![name(user()).on_delete(OnDelete::Set(doc! { "other": 1 }))],
     ];
     for links in refused {
-        assert!(check_all(&links).is_err(), "{links:?}");
+        assert!(check_all(&links, &SyncFields::default()).is_err(), "{links:?}");
     }
     let editor = Link::new(namespace("comments"), "editor").field("name", "editorName");
     let elsewhere = name(Link::new(namespace("likes"), "user"));
     let deleted = name(user()).on_delete(OnDelete::Set(doc! { "userName": "somebody" }));
-    check_all(&[deleted, editor, elsewhere]).expect("they write to different places");
+    check_all(&[deleted, editor, elsewhere], &SyncFields::default()).expect("they write to different places");
+}
+
+#[test]
+fn copies_have_no_fields_that_change_after_them() {
+    let link = link().expression("all", "$$ROOT").expect("an expression");
+    let main = main(
+        doc! { "_id": 1, "name": "john", "syncing": DateTime::from_millis(5), "syncVersion": 7, "syncTokens": ["t"] },
+    );
+    let update = requests::carry(&link, &main).update;
+    let all = update.get_document("$set").unwrap().get_document("all").unwrap();
+    assert_eq!(*all, doc! { "_id": 1, "name": "john" });
 }
 
 #[test]
