@@ -353,7 +353,8 @@ impl Storage {
     /// Returns the kinds of which a batch was saved.
     pub async fn kinds(&self) -> Result<Vec<Kind>> {
         let (namespace, key) = (self.batches.clone(), "_id.kind".to_owned());
-        let kinds = self.store.distinct(Distinct { namespace, key, filter: rawdoc! {}, hint: None }).await?;
+        let kinds =
+            self.store.distinct(Distinct { namespace, key, filter: rawdoc! {}, hint: None, collation: None }).await?;
         kinds.iter().map(|kind| Kind::new(kind.as_raw_bson_ref().as_str().unwrap_or_default())).collect()
     }
 

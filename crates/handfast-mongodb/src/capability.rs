@@ -49,13 +49,15 @@ pub enum Capability {
     NestedArrays,
     /// A dot in the name of a stored field.
     DottedNames,
+    /// Comparison of strings by the rules of a language.
+    Collations,
 }
 
 use Capability as C;
 
 impl Capability {
     /// All capabilities.
-    pub const ALL: [Capability; 21] = [
+    pub const ALL: [Capability; 22] = [
         C::AtomicUpdates,
         C::PipelineUpdates,
         C::Constants,
@@ -77,6 +79,7 @@ impl Capability {
         C::ObsoleteTypes,
         C::NestedArrays,
         C::DottedNames,
+        C::Collations,
     ];
 
     /// Returns the name, which completes "the server has no ..".
@@ -103,6 +106,7 @@ impl Capability {
             C::ObsoleteTypes => "values of the types code and undefined",
             C::NestedArrays => "arrays within arrays",
             C::DottedNames => "field names with a point",
+            C::Collations => "collations",
         }
     }
 }

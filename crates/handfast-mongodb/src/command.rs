@@ -5,6 +5,7 @@
 
 use bson::raw::{CStr, CString, cstr};
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::collation::VARIABLE;
 use handfast_store::{
     Aggregate, AggregateSource, Count, CreateIndexes, DeleteStatement, Distinct, DropIndexes, Explain, Explained, Find,
     FindAndModify, Hint, IndexSelector, IndexSpec, Modification, ModifyCollection, Namespace, RenameCollection,
@@ -64,7 +65,13 @@ impl Command {
     }
 
     fn put_variables(self, variables: &RawDocument) -> Self {
-        if variables.is_empty() { self } else { self.put(cstr!("let"), literals(variables)) }
+        let literals = literals(variables);
+        if literals.is_empty() { self } else { self.put(cstr!("let"), literals) }
+    }
+
+    /// Adds the collation among these variables.
+    fn put_collation(self, variables: &RawDocument) -> Self {
+        self.put_some(cstr!("collation"), variables.get_document(VARIABLE.as_str()).ok().map(RawDocument::to_owned))
     }
 
     pub(crate) fn done(self) -> RawDocumentBuf {
@@ -72,10 +79,10 @@ impl Command {
     }
 }
 
-/// Returns the variables with each value as a `$literal`.
+/// Returns the variables with each value as a `$literal`, without the collation.
 fn literals(variables: &RawDocument) -> RawDocumentBuf {
     let mut expressions = RawDocumentBuf::new();
-    for (name, value) in variables.iter().flatten() {
+    for (name, value) in variables.iter().flatten().filter(|(name, _)| *name != VARIABLE) {
         let name: CString = name.into();
         expressions.append(name, rawdoc! { "$literal": RawBson::from(value) });
     }
@@ -114,6 +121,7 @@ pub(crate) fn find(request: &Find) -> Command {
         .put_set(cstr!("returnKey"), request.return_key)
         .put_set(cstr!("showRecordId"), request.show_record_id)
         .put_variables(&request.variables)
+        .put_collation(&request.variables)
 }
 
 fn change(update: &UpdateSpec) -> RawBson {
@@ -123,8 +131,8 @@ fn change(update: &UpdateSpec) -> RawBson {
     }
 }
 
-/// Builds a statement of an update.
-pub(crate) fn update_statement(statement: &UpdateStatement) -> RawDocumentBuf {
+/// Builds a statement of an update, with the collation among the variables of its request.
+pub(crate) fn update_statement(statement: &UpdateStatement, variables: &RawDocument) -> RawDocumentBuf {
     let filters = (!statement.array_filters.is_empty()).then(|| array(&statement.array_filters));
     Command::new(cstr!("q"), statement.filter.clone())
         .put(cstr!("u"), change(&statement.update))
@@ -134,6 +142,7 @@ pub(crate) fn update_statement(statement: &UpdateStatement) -> RawDocumentBuf {
         .put_filled(cstr!("sort"), &statement.sort)
         .put_hint(statement.hint.as_ref())
         .put_filled(cstr!("c"), &statement.constants)
+        .put_collation(variables)
         .done()
 }
 
@@ -149,11 +158,12 @@ pub(crate) fn update(
         .put_variables(variables)
 }
 
-/// Builds a statement of a delete.
-pub(crate) fn delete_statement(statement: &DeleteStatement) -> RawDocumentBuf {
+/// Builds a statement of a delete, with the collation among the variables of its request.
+pub(crate) fn delete_statement(statement: &DeleteStatement, variables: &RawDocument) -> RawDocumentBuf {
     Command::new(cstr!("q"), statement.filter.clone())
         .put(cstr!("limit"), i32::from(!statement.multi))
         .put_hint(statement.hint.as_ref())
+        .put_collation(variables)
         .done()
 }
 
@@ -176,6 +186,7 @@ pub(crate) fn find_and_modify(request: &FindAndModify) -> Command {
         .put_filled(cstr!("fields"), &request.projection)
         .put_hint(request.hint.as_ref())
         .put_variables(&request.variables)
+        .put_collation(&request.variables)
         .put_keep_empty_timestamps(request.keep_empty_timestamps);
     match &request.modification {
         Modification::Remove => command.put(cstr!("remove"), true),
@@ -197,6 +208,7 @@ pub(crate) fn aggregate(request: &Aggregate) -> Command {
         .put(cstr!("cursor"), rawdoc! {})
         .put_hint(request.hint.as_ref())
         .put_variables(&request.variables)
+        .put_collation(&request.variables)
 }
 
 pub(crate) fn count(request: &Count) -> Command {
@@ -206,6 +218,7 @@ pub(crate) fn count(request: &Count) -> Command {
         .put_some(cstr!("skip"), skip)
         .put_some(cstr!("limit"), limit)
         .put_hint(request.hint.as_ref())
+        .put_some(cstr!("collation"), request.collation.clone())
 }
 
 pub(crate) fn distinct(request: &Distinct) -> Command {
@@ -213,6 +226,7 @@ pub(crate) fn distinct(request: &Distinct) -> Command {
         .put(cstr!("key"), request.key.as_str())
         .put(cstr!("query"), request.filter.clone())
         .put_hint(request.hint.as_ref())
+        .put_some(cstr!("collation"), request.collation.clone())
 }
 
 pub(crate) fn explain(request: &Explain) -> Command {

@@ -1,6 +1,7 @@
 //! Determines the capabilities that a request needs, before it is sent.
 
-use bson::{RawBsonRef, RawDocument};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_mql::collation::VARIABLE;
 use handfast_store::{
     Aggregate, Count, CreateIndexes, Delete, Distinct, Find, FindAndModify, Hint, Modification, ModifyCollection,
     RenameCollection, Result, Update, UpdateSpec,
@@ -35,7 +36,14 @@ fn hint(hint: Option<&Hint>, need: Need<'_>) -> Result<()> {
 }
 
 fn variables(variables: &RawDocument, need: Need<'_>) -> Result<()> {
-    if variables.is_empty() { Ok(()) } else { need(Capability::Variables) }
+    for (name, _) in variables.iter().flatten() {
+        need(if name == VARIABLE { Capability::Collations } else { Capability::Variables })?;
+    }
+    Ok(())
+}
+
+fn collation(collation: Option<&RawDocumentBuf>, need: Need<'_>) -> Result<()> {
+    collation.map_or(Ok(()), |_| need(Capability::Collations))
 }
 
 fn change(update: &UpdateSpec, array_filters: &[bson::RawDocumentBuf], need: Need<'_>) -> Result<()> {
@@ -55,13 +63,15 @@ impl Needs for Find {
 
 impl Needs for Count {
     fn needs(&self, need: Need<'_>) -> Result<()> {
-        hint(self.hint.as_ref(), need)
+        hint(self.hint.as_ref(), need)?;
+        collation(self.collation.as_ref(), need)
     }
 }
 
 impl Needs for Distinct {
     fn needs(&self, need: Need<'_>) -> Result<()> {
-        hint(self.hint.as_ref(), need)
+        hint(self.hint.as_ref(), need)?;
+        collation(self.collation.as_ref(), need)
     }
 }
 
@@ -119,6 +129,7 @@ impl Needs for CreateIndexes {
                 (index.partial_filter.is_some(), Capability::PartialIndexes),
                 (index.expire_after_seconds.is_some(), Capability::ExpiringIndexes),
                 (index.hidden, Capability::HiddenIndexes),
+                (index.collation.is_some(), Capability::Collations),
             ];
             options.into_iter().filter(|(is_set, _)| *is_set).try_for_each(|(_, capability)| need(capability))?;
         }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Decimal128, RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
+use handfast_mql::collation::with_variable;
 use handfast_store::{
     DeleteStatement, ErrorClass, Find, Hint, IndexSelector, IndexSpec, ModifyCollection, ModifyIndex, Namespace,
     RenameCollection, Result, UpdateSpec, UpdateStatement,
@@ -199,6 +200,12 @@ impl Probe<'_> {
                 self.keeps("nested", RawArrayBuf::from_iter([inner]).into()).await
             }
             C::DottedNames => self.keeps("dotted", rawdoc! { "x.y": 1 }.into()).await,
+            C::Collations => {
+                let collation = rawdoc! { "locale": "en", "strength": 2 };
+                let variables = with_variable(rawdoc! {}, Some(&collation));
+                let find = Find { variables, ..self.find(rawdoc! { "_id": "A" }) };
+                Ok(self.found(&find).await? == 1)
+            }
         }
     }
 
@@ -247,7 +254,7 @@ impl Probe<'_> {
 
     /// Returns whether a document matches the example after the update.
     async fn update_leads_to(&self, statement: &UpdateStatement, example: RawDocumentBuf) -> Result<bool> {
-        let statements = [command::update_statement(statement)];
+        let statements = [command::update_statement(statement, &rawdoc! {})];
         let reply = self.write(command::update(&self.collection, &statements, true, &rawdoc! {})).await?;
         let outcome = reply::update(&reply, 0)?;
         if let Some(refused) = outcome.errors.into_iter().next() {
@@ -264,14 +271,16 @@ impl Probe<'_> {
             return Ok(false);
         }
         let change = UpdateSpec::Document(rawdoc! { "$set": { "hinted": true } });
-        let statement =
-            command::update_statement(&UpdateStatement { hint: hint(), ..UpdateStatement::one(a(), change) });
+        let statement = command::update_statement(
+            &UpdateStatement { hint: hint(), ..UpdateStatement::one(a(), change) },
+            &rawdoc! {},
+        );
         let reply = self.write(command::update(&self.collection, &[statement], true, &rawdoc! {})).await;
         if reply.and_then(|reply| reply::update(&reply, 0)).is_ok_and(|outcome| outcome.errors.is_empty()) {
             return Ok(false);
         }
         let statement = DeleteStatement { filter: rawdoc! { "_id": "none" }, multi: false, hint: hint() };
-        let statement = command::delete_statement(&statement);
+        let statement = command::delete_statement(&statement, &rawdoc! {});
         let reply = self.write(command::delete(&self.collection, &[statement], true, &rawdoc! {})).await;
         Ok(!reply.and_then(|reply| reply::delete(&reply, 0)).is_ok_and(|outcome| outcome.errors.is_empty()))
     }

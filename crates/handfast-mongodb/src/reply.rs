@@ -141,7 +141,7 @@ pub(crate) fn find_and_modify(reply: &RawDocument) -> Result<FindAndModifyOutcom
     Ok(FindAndModifyOutcome { value, matched, upserted })
 }
 
-/// Reads an index of `listIndexes`, without fields that the contract lacks (text weights, collations).
+/// Reads an index of `listIndexes`, without fields that the contract lacks (text weights).
 pub(crate) fn index(shown: &RawDocument) -> Result<IndexSpec> {
     let missing = |field: &str| incomplete(&format!("an index without {field}"), Effect::Nothing);
     let key = shown.get_document("key").map_err(|_| missing("key"))?;
@@ -155,6 +155,7 @@ pub(crate) fn index(shown: &RawDocument) -> Result<IndexSpec> {
         background: shown.get_bool("background").ok(),
         partial_filter: shown.get_document("partialFilterExpression").ok().map(RawDocument::to_owned),
         expire_after_seconds: number(shown, "expireAfterSeconds"),
+        collation: shown.get_document("collation").ok().map(RawDocument::to_owned),
         ..IndexSpec::new(key.to_owned())
     })
 }

@@ -24,7 +24,7 @@ use std::sync::{
 
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
-use crate::{Code, Error, Result};
+use crate::{Code, Collation, Error, Result, collation};
 
 pub use memory::{MemoryReservation, QueryMemory, STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX, StageTotal};
 
@@ -33,19 +33,24 @@ pub use memory::{MemoryReservation, QueryMemory, STAGE_BYTES_MAX, STAGE_TOTAL_BY
 pub struct CompileOptions {
     /// The names of the variables that the command declares (`let`, or `c` of an update statement), without `$$`.
     pub variables: Vec<String>,
+    /// The collation of the command; `None` compares strings by their bytes.
+    pub collation: Option<Collation>,
 }
 
 impl CompileOptions {
     /// Declares the variables that are the fields of `variables`.
     ///
     /// # Errors
-    /// `InvalidBSON` (22) if the bytes are no document.
+    /// `InvalidBSON` (22) if the bytes are no document; the errors of [`Collation::among`].
     pub fn with_variables(variables: &RawDocument) -> Result<Self> {
         let mut names = Vec::new();
         for element in variables.iter_elements() {
-            names.push(element?.key().as_str().to_owned());
+            let name = element?.key();
+            if name != collation::VARIABLE {
+                names.push(name.as_str().to_owned());
+            }
         }
-        Ok(CompileOptions { variables: names })
+        Ok(CompileOptions { variables: names, collation: Collation::among(variables)? })
     }
 
     /// Tells whether the command declares a variable of this name.
@@ -63,6 +68,8 @@ pub struct Context {
     pub cluster_time: Timestamp,
     /// The values of the variables that [`CompileOptions::variables`] declares, already evaluated.
     pub variables: RawDocumentBuf,
+    /// The collation among the variables.
+    collation: Option<Collation>,
     /// The random numbers for `$rand` and `$sample`.
     pub random: Random,
     /// The switch that ends the evaluation from outside.
@@ -81,6 +88,7 @@ impl Context {
             now,
             cluster_time,
             variables: RawDocumentBuf::new(),
+            collation: None,
             random: Random::new(seed),
             interrupt: Interrupt::default(),
             memory: QueryMemory::default(),
@@ -89,10 +97,12 @@ impl Context {
         }
     }
 
-    /// Creates a context for work inside this one's, with variables of its own: the same times, interrupt and bounds,
+    /// Creates a context for work inside this one's, with variables of its own: the same times, collation, interrupt and bounds,
     /// and chance that depends on this one's.
     pub fn nested(&self, variables: RawDocumentBuf) -> Self {
-        let mut nested = Context::new(self.now, self.cluster_time, self.random.next_u64()).with_variables(variables);
+        let mut nested = Context::new(self.now, self.cluster_time, self.random.next_u64());
+        nested.variables = variables;
+        nested.collation.clone_from(&self.collation);
         nested.interrupt = self.interrupt.clone();
         nested.memory = self.memory.clone();
         nested
@@ -178,11 +188,23 @@ impl Context {
         ))
     }
 
-    /// Gives the variables their values.
+    /// Gives the variables their values, with the collation among them. One that is not valid counts as none:
+    /// [`CompileOptions::with_variables`] refuses it.
     #[must_use]
     pub fn with_variables(mut self, variables: RawDocumentBuf) -> Self {
+        self.collation = Collation::among(&variables).ok().flatten();
         self.variables = variables;
         self
+    }
+
+    /// Returns the collation by which strings are compared; `None` compares their bytes.
+    pub fn collation(&self) -> Option<&Collation> {
+        self.collation.as_ref()
+    }
+
+    /// Returns the variables of a request inside this one that has no variables: only the collation.
+    pub fn only_collation(&self) -> RawDocumentBuf {
+        collation::with_variable(RawDocumentBuf::new(), self.collation.as_ref().map(Collation::document))
     }
 
     /// Returns the value of a variable; none if it is not declared.

@@ -26,7 +26,7 @@ mod number;
 
 use bson::{RawArray, RawBsonRef, RawDocument, spec::BinarySubtype};
 
-use crate::{element, order};
+use crate::{collation::Collation, element, order};
 
 pub use decode::{Decoder, decode};
 
@@ -54,6 +54,11 @@ impl TypeBits {
 /// A receiver of the distinctions that equal keys lose.
 trait TypeBitsSink {
     fn push_bits(&mut self, kind: &[u8]);
+
+    /// Appends a string, without its tag.
+    fn append_string(&self, text: &str, out: &mut Vec<u8>) {
+        append_text(text.as_bytes(), out);
+    }
 }
 
 impl TypeBitsSink for TypeBits {
@@ -67,6 +72,19 @@ struct DiscardTypeBits;
 
 impl TypeBitsSink for DiscardTypeBits {
     fn push_bits(&mut self, _kind: &[u8]) {}
+}
+
+/// The receiver for keys in the order of a collation, which cannot be decoded: strings are their sort keys.
+struct Collated<'c>(&'c Collation);
+
+impl TypeBitsSink for Collated<'_> {
+    fn push_bits(&mut self, _kind: &[u8]) {}
+
+    fn append_string(&self, text: &str, out: &mut Vec<u8>) {
+        let mut sort_key = Vec::with_capacity(2 * text.len() + SHORT_BYTES);
+        self.0.append_sort_key(text, &mut sort_key);
+        append_text(&sort_key, out);
+    }
 }
 
 /// The byte that ends an object or an array, which is less than every tag.
@@ -124,6 +142,31 @@ pub fn encoded(value: RawBsonRef<'_>) -> Vec<u8> {
     let mut key = Vec::with_capacity(SHORT_BYTES);
     encode(value, &mut key);
     key
+}
+
+/// Appends the key of one value in the order of a collation ([`order::compare_under`]). It cannot be decoded.
+pub fn encode_under(value: RawBsonRef<'_>, collation: Option<&Collation>, out: &mut Vec<u8>) {
+    match collation {
+        None => append(value, out, &mut DiscardTypeBits),
+        Some(collation) => append(value, out, &mut Collated(collation)),
+    }
+}
+
+/// Returns the key of one value in the order of a collation.
+pub fn encoded_under(value: RawBsonRef<'_>, collation: Option<&Collation>) -> Vec<u8> {
+    let mut key = Vec::with_capacity(SHORT_BYTES);
+    encode_under(value, collation, &mut key);
+    key
+}
+
+/// Appends the key of one component of a compound key in the order of a collation.
+pub fn encode_directed_under(
+    value: RawBsonRef<'_>,
+    direction: Direction,
+    collation: Option<&Collation>,
+    out: &mut Vec<u8>,
+) {
+    directed(direction, out, |out| encode_under(value, collation, out));
 }
 
 /// Appends the key of one component of a compound key.
@@ -199,11 +242,11 @@ fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink
         V::Int32(_) | V::Int64(_) | V::Double(_) | V::Decimal128(_) => number::append(value, out, bits),
         V::String(text) => {
             append_kind(tag::TEXT, kind::STRING, out, bits);
-            append_text(text.as_bytes(), out);
+            bits.append_string(text, out);
         }
         V::Symbol(text) => {
             append_kind(tag::TEXT, kind::SYMBOL, out, bits);
-            append_text(text.as_bytes(), out);
+            bits.append_string(text, out);
         }
         V::Document(document) => {
             out.push(tag::OBJECT);

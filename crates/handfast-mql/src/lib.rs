@@ -4,6 +4,7 @@ mod accumulator;
 #[cfg(test)]
 mod arbitrary;
 pub mod bson_type;
+pub mod collation;
 pub mod context;
 pub mod decimal;
 pub mod depth;
@@ -24,6 +25,7 @@ pub mod sort;
 pub mod text;
 pub mod update;
 
+pub use collation::Collation;
 pub use context::{CompileOptions, Context};
 pub use decimal::Decimal;
 pub use error::{Code, Error, Result};

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use bson::DateTime;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::bson_type::type_name;
-use handfast_mql::{Code, Number};
+use handfast_mql::{Code, Collation, Number};
 use handfast_wire::Sequence;
 
 use crate::error::{CommandError, CommandResult};
@@ -257,6 +257,12 @@ impl<'a> Arguments<'a> {
             self.any(name)?;
         }
         Ok(())
+    }
+
+    /// Returns the collation with all of its fields; `None` for the simple one.
+    pub(crate) fn collation(&mut self) -> CommandResult<Option<RawDocumentBuf>> {
+        let Some(given) = self.document("collation")? else { return Ok(None) };
+        Ok(Collation::parse(given)?.map(|collation| collation.document().to_owned()))
     }
 
     /// Refuses a collation other than the simple one.

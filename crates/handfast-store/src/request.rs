@@ -80,7 +80,8 @@ pub struct Find {
     pub return_key: bool,
     /// Whether the record id of the store is added as `$recordId`; it has no effect with `return_key`.
     pub show_record_id: bool,
-    /// The variables of `let`, for `$expr`: values ([`Sources::evaluate`](crate::Sources::evaluate)), not expressions.
+    /// The variables of `let`, for `$expr`, and the collation
+    /// ([`handfast_mql::collation::VARIABLE`]): values ([`Sources::evaluate`](crate::Sources::evaluate)), not expressions.
     pub variables: RawDocumentBuf,
 }
 
@@ -372,12 +373,14 @@ pub struct Count {
     pub limit: Option<u64>,
     /// The index to use.
     pub hint: Option<Hint>,
+    /// The collation.
+    pub collation: Option<RawDocumentBuf>,
 }
 
 impl Count {
     /// Creates a count of all matching documents.
     pub fn new(namespace: Namespace, filter: RawDocumentBuf) -> Self {
-        Count { namespace, filter, skip: 0, limit: None, hint: None }
+        Count { namespace, filter, skip: 0, limit: None, hint: None, collation: None }
     }
 }
 
@@ -392,6 +395,8 @@ pub struct Distinct {
     pub filter: RawDocumentBuf,
     /// The index to use.
     pub hint: Option<Hint>,
+    /// The collation.
+    pub collation: Option<RawDocumentBuf>,
 }
 
 /// The depth of an explanation.
@@ -439,6 +444,8 @@ pub struct IndexSpec {
     pub expire_after_seconds: Option<i64>,
     /// Whether the planner ignores the index.
     pub hidden: bool,
+    /// The collation of the keys, with all of its fields; `None` keeps strings in the order of their bytes.
+    pub collation: Option<RawDocumentBuf>,
     /// MongoDB's obsolete option, which has no effect. It is shown as it was given.
     pub background: Option<bool>,
 }
@@ -455,6 +462,7 @@ impl IndexSpec {
             partial_filter: None,
             expire_after_seconds: None,
             hidden: false,
+            collation: None,
             background: None,
         }
     }

@@ -498,8 +498,13 @@ impl Inner {
 
     /// Claims the document that a statement names, before it is read. If another transaction has a claim on it, a repeatable transaction that
     /// has read and claimed nothing waits for it and restarts; any other one conflicts at once.
-    async fn claim_named(&self, namespace: &Namespace, filter: &RawDocument) -> StoreResult<()> {
-        let (Purpose::Repeatable, Some(id)) = (self.purpose, named_id(filter)) else { return Ok(()) };
+    async fn claim_named(
+        &self,
+        namespace: &Namespace,
+        filter: &RawDocument,
+        variables: &RawDocument,
+    ) -> StoreResult<()> {
+        let (Purpose::Repeatable, Some(id)) = (self.purpose, named_id(filter, variables)) else { return Ok(()) };
         let (claims, can_wait) = self.open(|open| Ok((Arc::clone(&open.claims), open.can_restart())))?;
         if claims.try_claim(namespace, id) {
             return self.open(|open| {

@@ -15,6 +15,7 @@
 use std::ops::Bound;
 
 use bson::RawBsonRef;
+use handfast_mql::Collation;
 use handfast_mql::filter::{Comparison, Predicate, WholeComparison};
 use handfast_mql::key::{self, Direction};
 use handfast_store::notation;
@@ -148,15 +149,17 @@ impl Interval {
 }
 
 /// Returns the values that match a predicate, in ascending order and without overlap; `None` if there is no useful bound.
-pub(crate) fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval>> {
+///
+/// Strings are those of an index under this collation.
+pub(crate) fn of_predicate(predicate: &Predicate, collation: Option<&Collation>) -> Option<Vec<Interval>> {
     match predicate {
-        Predicate::Compare(Comparison::Equal, operand) => of_value(operand.value()),
-        Predicate::Compare(comparison, operand) => of_comparison(*comparison, operand.value()),
+        Predicate::Compare(Comparison::Equal, operand) => of_value(operand.value(), collation),
+        Predicate::Compare(comparison, operand) => of_comparison(*comparison, operand.value(), collation),
         // A regular expression may match any string.
         Predicate::In(choices) if choices.patterns().is_empty() => {
             let mut all = Vec::new();
             for choice in choices.values() {
-                all.extend(of_value(choice.value())?);
+                all.extend(of_value(choice.value(), collation)?);
             }
             Some(in_order(all))
         }
@@ -168,14 +171,14 @@ pub(crate) fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval>> {
 ///
 /// Keys are in the order in which `$expr` compares, with one exception: null, undefined and a missing field have one key. It is
 /// included if the comparison holds for one of them.
-pub(crate) fn of_whole_comparison(whole: &WholeComparison) -> Vec<Interval> {
+pub(crate) fn of_whole_comparison(whole: &WholeComparison, collation: Option<&Collation>) -> Vec<Interval> {
     let null = key::encoded(RawBsonRef::Null);
     let below_null = || Position::Before(null.clone(), "null".to_owned());
     let above_null = || Position::After(null.clone(), "null".to_owned());
     let operand = whole.operand().filter(|value| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined));
     let (before, after) = match operand {
         Some(value) => {
-            let (encoded, text) = (key::encoded(value), notation::value(value));
+            let (encoded, text) = (key::encoded_under(value, collation), notation::value(value));
             (Position::Before(encoded.clone(), text.clone()), Position::After(encoded, text))
         }
         None => (below_null(), above_null()),
@@ -193,7 +196,7 @@ pub(crate) fn of_whole_comparison(whole: &WholeComparison) -> Vec<Interval> {
     in_order(all)
 }
 
-fn of_value(value: RawBsonRef<'_>) -> Option<Vec<Interval>> {
+fn of_value(value: RawBsonRef<'_>, collation: Option<&Collation>) -> Option<Vec<Interval>> {
     let text = notation::value(value);
     let mut encoded = Vec::new();
     match value {
@@ -201,7 +204,7 @@ fn of_value(value: RawBsonRef<'_>) -> Option<Vec<Interval>> {
         RawBsonRef::Null => {
             let mut empty = Vec::new();
             key::encode_empty_array(Direction::Ascending, &mut empty);
-            key::encode(value, &mut encoded);
+            key::encode_under(value, collation, &mut encoded);
             let (from, to) = (Position::Before(empty, "undefined".to_owned()), Position::After(encoded, text));
             return Some(vec![Interval { from, to }]);
         }
@@ -210,7 +213,7 @@ fn of_value(value: RawBsonRef<'_>) -> Option<Vec<Interval>> {
             let first_text = match array.into_iter().next() {
                 Some(element) => {
                     let element = element.ok()?;
-                    key::encode(element, &mut first);
+                    key::encode_under(element, collation, &mut first);
                     notation::value(element)
                 }
                 None => {
@@ -218,15 +221,19 @@ fn of_value(value: RawBsonRef<'_>) -> Option<Vec<Interval>> {
                     "undefined".to_owned()
                 }
             };
-            key::encode(value, &mut encoded);
+            key::encode_under(value, collation, &mut encoded);
             return Some(in_order(vec![Interval::point(first, first_text), Interval::point(encoded, text)]));
         }
-        _ => key::encode(value, &mut encoded),
+        _ => key::encode_under(value, collation, &mut encoded),
     }
     Some(vec![Interval::point(encoded, text)])
 }
 
-fn of_comparison(comparison: Comparison, value: RawBsonRef<'_>) -> Option<Vec<Interval>> {
+fn of_comparison(
+    comparison: Comparison,
+    value: RawBsonRef<'_>,
+    collation: Option<&Collation>,
+) -> Option<Vec<Interval>> {
     match value {
         // Null is also what is missing; arrays compare as a whole and are indexed by element; the ends of the order
         // compare with every type; NaN with itself alone.
@@ -241,12 +248,12 @@ fn of_comparison(comparison: Comparison, value: RawBsonRef<'_>) -> Option<Vec<In
         _ => {}
     }
     let text = notation::value(value);
-    let encoded = key::encoded(value);
+    let encoded = key::encoded_under(value, collation);
     let (first, end) = key::type_range(value);
     let lowest = Position::Before(first, least_text(value));
     let highest = Position::Before(end, greatest_text(value));
     let interval = match comparison {
-        Comparison::Equal => return of_value(value),
+        Comparison::Equal => return of_value(value, collation),
         Comparison::Less => Interval { from: lowest, to: Position::Before(encoded, text) },
         Comparison::LessOrEqual => Interval { from: lowest, to: Position::After(encoded, text) },
         Comparison::Greater => Interval { from: Position::After(encoded, text), to: highest },

@@ -48,7 +48,7 @@ impl<'f> Element<'f> {
         }
         let asked = self.condition.conjuncts().filter(|field| field.path().as_str() == inner);
         // The field may itself be an array, and then each condition may match another value of it.
-        tightest(asked.filter_map(|field| of_predicate(field.predicate())))
+        tightest(asked.filter_map(|field| of_predicate(field.predicate(), index.index.collation())))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_mql::collation::with_variable;
 use handfast_mql::context::StopOnDrop;
 use handfast_mql::expression::may_take_long;
 use handfast_store::distinct::DistinctValues;
@@ -107,7 +108,7 @@ impl SnapshotReader {
     }
 
     pub(crate) async fn count(self, request: Count) -> StoreResult<u64> {
-        let Count { namespace, filter, skip, limit, hint } = request;
+        let Count { namespace, filter, skip, limit, hint, collation } = request;
         let bounded = |count: u64| count.saturating_sub(skip).min(limit.unwrap_or(u64::MAX));
         if filter.is_empty() && hint.is_none() {
             let collection = self.snapshot.catalog().get(&namespace);
@@ -116,6 +117,7 @@ impl SnapshotReader {
         }
         let mut find = Find::new(namespace, filter);
         (find.skip, find.limit, find.hint) = (skip, limit, hint);
+        find.variables = with_variable(find.variables, collation.as_deref());
         self.fold(find, 0, |count, _| {
             *count += 1;
             Ok(())
@@ -124,10 +126,11 @@ impl SnapshotReader {
     }
 
     pub(crate) async fn distinct(self, request: Distinct) -> StoreResult<Vec<RawBson>> {
-        let Distinct { namespace, key, filter, hint } = request;
+        let values = DistinctValues::of(&request)?;
+        let Distinct { namespace, filter, hint, collation, .. } = request;
         let mut find = Find::new(namespace, filter);
         find.hint = hint;
-        let values = DistinctValues::new(&key);
+        find.variables = with_variable(find.variables, collation.as_deref());
         let values = self.fold(find, values, |values, document| values.add(&document)).await?;
         Ok(values.finish())
     }

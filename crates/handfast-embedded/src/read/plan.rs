@@ -14,14 +14,17 @@
 //! key is the whole value. A sparse index may be used if a missing field does not fulfil it, again only without arrays: `"$a.b"` of
 //! `{a: [{c: 1}]}` is an empty array and not missing, but such an index leaves the document out. A partial index needs conditions
 //! of the filter, or equalities, from which its own filter follows.
+//!
+//! An index has the strings of its own collation. For a query with another one (or none) it is used for values without strings, and not for
+//! the order of a sort. The order of `_id` is that of bytes.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bson::{RawBsonRef, RawDocument};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::filter::{Comparison, Filter, NecessaryConditions, Node, Predicate, WholeComparison};
 use handfast_mql::key::Direction as FieldDirection;
-use handfast_mql::{Code, Context, Sort, order};
+use handfast_mql::{Code, Collation, Context, Sort, order};
 use handfast_store::index::{Index, same_key};
 use handfast_store::selection::{check_bounds, named_keys};
 use handfast_store::{Error as StoreError, Find, Hint, IndexSpec, Result as StoreResult};
@@ -87,18 +90,22 @@ pub(crate) fn choose(
     find: &Find,
 ) -> StoreResult<Plan> {
     check_bounds(find)?;
-    let conditions = &filter.necessary_conditions(context);
+    let query = &Query::new(filter, context, sort)?;
+    let conditions = &query.of_bytes.conditions;
     if let Some(hint) = &find.hint {
-        return hinted(collection, conditions, sort, find, hint);
+        return hinted(collection, query, find, hint);
     }
     let named = named_alone(filter, conditions);
     let filtered = named.is_some();
     if let Some(keys) = named.or_else(|| points(conditions)) {
-        let sorted = keys.len() < 2 || by_id(sort) == Some(Direction::Forward);
+        let sorted = keys.len() < 2 || by_id(&query.of_bytes.sort) == Some(Direction::Forward);
         return Ok(Plan { sorted, filtered, ..Plan::new(Access::Points(keys)) });
     }
     let usable = collection.indexes.iter().filter(|index| index.complete && !index.spec().hidden);
-    let candidates = usable.filter(|index| covers(index, conditions)).map(|index| with_index(index, conditions, sort));
+    let candidates = usable.filter_map(|index| {
+        let usable = query.under(index.index.collation());
+        covers(index, &usable.conditions).then(|| with_index(index, &usable.conditions, &usable.sort))
+    });
     let best = candidates.max_by(|one, other| one.rank.cmp(&other.rank));
     if let Some(best) = best
         && best.rank > IndexRank::default()
@@ -106,7 +113,50 @@ pub(crate) fn choose(
     {
         return Ok(best.plan);
     }
-    Ok(documents(conditions, sort))
+    Ok(documents(conditions, &query.of_bytes.sort))
+}
+
+/// The parts of a query that the indexes under one collation can serve.
+struct Usable<'q> {
+    conditions: NecessaryConditions<'q>,
+    /// Empty if such an index is in another order.
+    sort: Sort,
+}
+
+/// A query, as indexes under different collations see it.
+struct Query<'q> {
+    /// For indexes without a collation.
+    of_bytes: Usable<'q>,
+    /// For indexes under the collation of the query, if it has one.
+    own: Option<Usable<'q>>,
+    /// For indexes under another collation.
+    other: Usable<'q>,
+    collation: Option<&'q Collation>,
+}
+
+impl<'q> Query<'q> {
+    fn new(filter: &'q Filter, context: &Context, sort: &Sort) -> StoreResult<Self> {
+        let unsorted = Sort::compile(&RawDocumentBuf::new())?;
+        let collation = filter.collation();
+        let own = Usable { conditions: filter.necessary_conditions_under(context, collation), sort: sort.clone() };
+        let other = Usable { conditions: filter.conditions_without_text(context), sort: unsorted.clone() };
+        Ok(match collation {
+            None => Query { of_bytes: own, own: None, other, collation },
+            Some(_) => {
+                let of_bytes = Usable { conditions: other.conditions.clone(), sort: unsorted };
+                Query { of_bytes, own: Some(own), other, collation }
+            }
+        })
+    }
+
+    /// Returns what an index under a collation can serve.
+    fn under(&self, collation: Option<&Collation>) -> &Usable<'q> {
+        match (collation, &self.own) {
+            (None, _) => &self.of_bytes,
+            (Some(_), Some(own)) if collation == self.collation => own,
+            (Some(_), _) => &self.other,
+        }
+    }
 }
 
 /// Returns the `_id` keys that a filter names one by one, if it has no other condition. No `_id` is an array or missing, so every document under
@@ -128,13 +178,17 @@ fn points(conditions: &NecessaryConditions<'_>) -> Option<Vec<Vec<u8>>> {
 }
 
 fn id_intervals(conditions: &NecessaryConditions<'_>) -> Option<Vec<Interval>> {
-    whole_value_intervals(conditions, "_id")
+    whole_value_intervals(conditions, "_id", None)
 }
 
 /// Returns the bounds of a field that has no arrays in any document: one value fulfils all of the conditions.
-fn whole_value_intervals(conditions: &NecessaryConditions<'_>, name: &str) -> Option<Vec<Interval>> {
-    let of_filter = conditions.predicates(name).filter_map(of_predicate);
-    let of_expressions = conditions.whole_comparisons(name).map(of_whole_comparison);
+fn whole_value_intervals(
+    conditions: &NecessaryConditions<'_>,
+    name: &str,
+    collation: Option<&Collation>,
+) -> Option<Vec<Interval>> {
+    let of_filter = conditions.predicates(name).filter_map(|predicate| of_predicate(predicate, collation));
+    let of_expressions = conditions.whole_comparisons(name).map(|whole| of_whole_comparison(whole, collation));
     of_filter.chain(of_expressions).reduce(|one, other| intersect(&one, &other))
 }
 
@@ -214,9 +268,10 @@ impl Fields {
                 continue;
             }
             let chosen = if has_arrays {
+                let of_predicate = |predicate: &Predicate| of_predicate(predicate, index.index.collation());
                 tightest(conditions.predicates(name.as_str()).filter_map(of_predicate))
             } else {
-                whole_value_intervals(conditions, name.as_str())
+                whole_value_intervals(conditions, name.as_str(), index.index.collation())
             };
             array_bounded |= has_arrays && chosen.is_some();
             fields.push(chosen);
@@ -360,7 +415,9 @@ fn implies(conditions: &NecessaryConditions<'_>, partial: &Filter) -> bool {
     let mut wanted = 0;
     let implied = partial.conjuncts().all(|field| {
         wanted += 1;
-        conditions.predicates(field.path().as_str()).any(|given| predicate_implies(given, field.predicate()))
+        conditions
+            .predicates(field.path().as_str())
+            .any(|given| predicate_implies(given, field.predicate(), partial.collation()))
     });
     // Conditions that are no conjuncts (`$or`, a negation) are not analysed.
     implied && wanted == leaves(partial.root())
@@ -377,20 +434,22 @@ fn leaves(node: &handfast_mql::filter::Node) -> usize {
     }
 }
 
-fn predicate_implies(given: &Predicate, wanted: &Predicate) -> bool {
+fn predicate_implies(given: &Predicate, wanted: &Predicate, collation: Option<&Collation>) -> bool {
     match wanted {
         Predicate::Exists => needs_value(given),
         Predicate::Compare(wanted, bound) => match given {
-            Predicate::Compare(given, value) => comparison_implies(*given, value.value(), *wanted, bound.value()),
+            Predicate::Compare(given, value) => {
+                comparison_implies(*given, value.value(), *wanted, bound.value(), collation)
+            }
             Predicate::In(choices) if choices.patterns().is_empty() => choices
                 .values()
                 .iter()
-                .all(|choice| comparison_implies(Comparison::Equal, choice.value(), *wanted, bound.value())),
+                .all(|choice| comparison_implies(Comparison::Equal, choice.value(), *wanted, bound.value(), collation)),
             _ => false,
         },
         Predicate::In(wanted) if wanted.patterns().is_empty() => {
             let among = |value: RawBsonRef<'_>| {
-                wanted.values().iter().any(|choice| order::compare(choice.value(), value).is_eq())
+                wanted.values().iter().any(|choice| order::compare_under(choice.value(), value, collation).is_eq())
             };
             match given {
                 Predicate::Compare(Comparison::Equal, value) => among(value.value()),
@@ -404,7 +463,13 @@ fn predicate_implies(given: &Predicate, wanted: &Predicate) -> bool {
     }
 }
 
-fn comparison_implies(given: Comparison, value: RawBsonRef<'_>, wanted: Comparison, bound: RawBsonRef<'_>) -> bool {
+fn comparison_implies(
+    given: Comparison,
+    value: RawBsonRef<'_>,
+    wanted: Comparison,
+    bound: RawBsonRef<'_>,
+    collation: Option<&Collation>,
+) -> bool {
     use Comparison as C;
     // Arrays compare whole or by element, and null matches missing fields: these imply only equal values.
     let plain = |value: RawBsonRef<'_>| {
@@ -414,7 +479,7 @@ fn comparison_implies(given: Comparison, value: RawBsonRef<'_>, wanted: Comparis
         ) && !matches!(value, RawBsonRef::Double(number) if number.is_nan())
             && !matches!(value, RawBsonRef::Decimal128(number) if number.to_string().contains("NaN"))
     };
-    let ordering = order::compare(value, bound);
+    let ordering = order::compare_under(value, bound, collation);
     if given == C::Equal && wanted == C::Equal {
         return ordering.is_eq();
     }
@@ -438,13 +503,8 @@ fn comparison_implies(given: Comparison, value: RawBsonRef<'_>, wanted: Comparis
     }
 }
 
-fn hinted(
-    collection: &Collection,
-    conditions: &NecessaryConditions<'_>,
-    sort: &Sort,
-    find: &Find,
-    hint: &Hint,
-) -> StoreResult<Plan> {
+fn hinted(collection: &Collection, query: &Query<'_>, find: &Find, hint: &Hint) -> StoreResult<Plan> {
+    let (conditions, sort) = (&query.of_bytes.conditions, &query.of_bytes.sort);
     if let Hint::Key(key) = hint
         && let Some(direction) = natural(key)
     {
@@ -476,6 +536,8 @@ fn hinted(
     let usable = |index: &&Arc<CollectionIndex>| index.complete && !index.spec().hidden;
     let index = collection.indexes.iter().filter(usable).find(named);
     let index = index.ok_or_else(|| bad_hint("hint provided does not correspond to an existing index"))?;
+    let usable = query.under(index.index.collation());
+    let (conditions, sort) = (&usable.conditions, &usable.sort);
     if index.index.partial().is_some() && !covers(index, conditions) {
         return Err(bad_hint("the hinted partial index does not hold all documents that the query asks for"));
     }
@@ -523,3 +585,6 @@ fn min_max(index: &Index, find: &Find) -> StoreResult<Option<Range>> {
     }
     Ok(Some((min.map_or(Bound::Unbounded, Bound::Included), max.map_or(Bound::Unbounded, Bound::Excluded))))
 }
+
+#[cfg(test)]
+mod tests;

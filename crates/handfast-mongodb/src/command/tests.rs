@@ -58,7 +58,7 @@ fn a_skip_and_a_limit_are_numbers_that_a_server_takes() {
 #[test]
 fn statements_of_updates_and_deletes() {
     let one = UpdateStatement::one(rawdoc! { "_id": 1 }, UpdateSpec::Document(rawdoc! { "$inc": { "a": 1 } }));
-    assert_eq!(update_statement(&one), rawdoc! { "q": { "_id": 1 }, "u": { "$inc": { "a": 1 } } });
+    assert_eq!(update_statement(&one, &rawdoc! {}), rawdoc! { "q": { "_id": 1 }, "u": { "$inc": { "a": 1 } } });
     let all = UpdateStatement {
         multi: true,
         upsert: true,
@@ -72,8 +72,9 @@ fn statements_of_updates_and_deletes() {
         "q": {}, "u": [{ "$unset": "a" }], "multi": true, "upsert": true, "arrayFilters": [{ "x": 1 }],
         "sort": { "s": 1 }, "hint": { "a": 1 }, "c": { "k": "$v" },
     };
-    assert_eq!(update_statement(&all), expected);
-    let delete = |multi| delete_statement(&DeleteStatement { filter: rawdoc! { "a": 1 }, multi, hint: None });
+    assert_eq!(update_statement(&all, &rawdoc! {}), expected);
+    let delete =
+        |multi| delete_statement(&DeleteStatement { filter: rawdoc! { "a": 1 }, multi, hint: None }, &rawdoc! {});
     assert_eq!(delete(false), rawdoc! { "q": { "a": 1 }, "limit": 1 });
     assert_eq!(delete(true), rawdoc! { "q": { "a": 1 }, "limit": 0 });
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bson::raw::cstr;
 use bson::{RawBson, RawDocument, RawDocumentBuf};
-use handfast_mql::{Code, order};
+use handfast_mql::{Code, Collation, order};
 use handfast_store::page::IteratorCursor;
 use handfast_store::{
     Aggregate, AggregateSource, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
@@ -76,12 +76,16 @@ impl DocumentStore for DirectStore {
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
         needs::check(&request, &self.server.capabilities)?;
+        let collation = request.collation.as_deref().map(Collation::parse).transpose()?.flatten();
         let command = self.remote.reading(command::distinct(&request));
         let reply = self.remote.read(request.namespace.database(), command, ReplyWait::Limited).await?;
         let values = reply.get_array("values").map_err(|_| incomplete("there are no values", Effect::Nothing))?;
         let mut values: Vec<RawBson> = values.into_iter().flatten().map(RawBson::from).collect();
-        values.sort_by(|a, b| order::compare(a.as_raw_bson_ref(), b.as_raw_bson_ref()));
-        values.dedup_by(|a, b| order::compare(a.as_raw_bson_ref(), b.as_raw_bson_ref()).is_eq());
+        let order = |a: &RawBson, b: &RawBson| {
+            order::compare_under(a.as_raw_bson_ref(), b.as_raw_bson_ref(), collation.as_ref())
+        };
+        values.sort_by(&order);
+        values.dedup_by(|a, b| order(a, b).is_eq());
         Ok(values)
     }
 

@@ -76,7 +76,8 @@ impl DirectStore {
         let Update { namespace, statements, ordered, durability, variables, .. } = request;
         let multi: Vec<_> = statements.iter().map(|statement| statement.multi).collect();
         let keep_empty_timestamps = statements.iter().any(|statement| statement.keep_empty_timestamps);
-        let statements: Vec<_> = statements.iter().map(command::update_statement).collect();
+        let statements: Vec<_> =
+            statements.iter().map(|statement| command::update_statement(statement, &variables)).collect();
         let mut all = UpdateOutcome::default();
         for range in split(sizes(&statements), self.remote.statements_max) {
             let command = command::update(&namespace, &statements[range.clone()], ordered, &variables)
@@ -105,7 +106,8 @@ impl DirectStore {
         refuse_ticket(request.ticket)?;
         let Delete { namespace, statements, ordered, durability, variables, .. } = request;
         let multi: Vec<_> = statements.iter().map(|statement| statement.multi).collect();
-        let statements: Vec<_> = statements.iter().map(command::delete_statement).collect();
+        let statements: Vec<_> =
+            statements.iter().map(|statement| command::delete_statement(statement, &variables)).collect();
         let mut all = DeleteOutcome::default();
         for range in split(sizes(&statements), self.remote.statements_max) {
             let command = command::delete(&namespace, &statements[range.clone()], ordered, &variables);

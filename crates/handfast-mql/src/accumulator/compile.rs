@@ -146,7 +146,12 @@ fn top(
             return Err(Error::new(Code(5_788_002), format!("Unknown argument to {name} 'n'")));
         }
     };
-    Ok(Kind::TopN { sort: Sort::compile(sort)?, output: Expression::compile(output, options)?, n, bottom })
+    Ok(Kind::TopN {
+        sort: Sort::compile(sort)?.under(options.collation.as_ref()),
+        output: Expression::compile(output, options)?,
+        n,
+        bottom,
+    })
 }
 
 /// Returns the n of `$firstN` and its like for one group.

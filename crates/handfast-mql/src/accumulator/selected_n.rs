@@ -5,6 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use bson::RawBson;
 
 use super::compile::Selection;
+use crate::collation::Collation;
 use crate::key::{self, Direction};
 
 /// The n values that `$firstN`, `$lastN`, `$minN` or `$maxN` keeps.
@@ -32,7 +33,7 @@ impl SelectedN {
     }
 
     /// Adds a value; returns the one that was dropped.
-    pub(crate) fn add(&mut self, value: RawBson) -> Option<RawBson> {
+    pub(crate) fn add(&mut self, value: RawBson, collation: Option<&Collation>) -> Option<RawBson> {
         match self {
             SelectedN::Arrived { n, kept, .. } => {
                 kept.push_back(value);
@@ -41,7 +42,7 @@ impl SelectedN {
             SelectedN::Ranked { largest, top } => {
                 let direction = if *largest { Direction::Descending } else { Direction::Ascending };
                 let mut key = Vec::new();
-                key::encode_directed(value.as_raw_bson_ref(), direction, &mut key);
+                key::encode_directed_under(value.as_raw_bson_ref(), direction, collation, &mut key);
                 top.add(key, value).map(|(_, value)| value)
             }
         }

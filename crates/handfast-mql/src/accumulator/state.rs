@@ -11,6 +11,7 @@ use super::{
     selected_n::{SelectedN, TopN},
 };
 use crate::{
+    collation::Collation,
     context::Context,
     error::{Code, Error, Result},
     expression::{Value, object::merge_value, value::type_name},
@@ -85,10 +86,16 @@ impl State {
                 }
             }
             (Accumulated::Extreme(best), Kind::Minimum(input)) => {
-                extreme(best, input.evaluate(document, context)?, std::cmp::Ordering::Less, bytes);
+                extreme(best, input.evaluate(document, context)?, std::cmp::Ordering::Less, context.collation(), bytes);
             }
             (Accumulated::Extreme(best), Kind::Maximum(input)) => {
-                extreme(best, input.evaluate(document, context)?, std::cmp::Ordering::Greater, bytes);
+                extreme(
+                    best,
+                    input.evaluate(document, context)?,
+                    std::cmp::Ordering::Greater,
+                    context.collation(),
+                    bytes,
+                );
             }
             (Accumulated::First(first), Kind::First(input)) if first.is_none() => {
                 let value = owned_or_null(input.evaluate(document, context)?);
@@ -107,7 +114,7 @@ impl State {
             }
             (Accumulated::Set { seen, values }, Kind::AddToSet(input)) => {
                 if let Some(value) = input.evaluate(document, context)?.get() {
-                    add_to_set(seen, values, value, bytes);
+                    add_to_set(seen, values, value, context.collation(), bytes);
                 }
             }
             (Accumulated::Push(values), Kind::ConcatArrays(input)) => {
@@ -120,7 +127,7 @@ impl State {
             (Accumulated::Set { seen, values }, Kind::SetUnion(input)) => {
                 let value = input.evaluate(document, context)?;
                 for item in array("$setUnion", &value)?.into_iter().flatten() {
-                    add_to_set(seen, values, item?, bytes);
+                    add_to_set(seen, values, item?, context.collation(), bytes);
                 }
             }
             (Accumulated::Deviation(deviation), Kind::Deviation { input, .. }) => {
@@ -139,7 +146,7 @@ impl State {
                 if !(by_value && value.is_nullish()) {
                     let value = owned_or_null(value);
                     *bytes += bytes_of(value.as_raw_bson_ref());
-                    if let Some(gone) = selected.add(value) {
+                    if let Some(gone) = selected.add(value, context.collation()) {
                         *bytes -= bytes_of(gone.as_raw_bson_ref());
                     }
                 }
@@ -213,13 +220,19 @@ fn number(value: &Value<'_>) -> Option<Number> {
 }
 
 /// Keeps the smaller or greater of two values, depending on the direction; ignores null and missing values.
-fn extreme(best: &mut Option<RawBson>, value: Value<'_>, direction: std::cmp::Ordering, bytes: &mut usize) {
+fn extreme(
+    best: &mut Option<RawBson>,
+    value: Value<'_>,
+    direction: std::cmp::Ordering,
+    collation: Option<&Collation>,
+    bytes: &mut usize,
+) {
     if value.is_nullish() {
         return;
     }
     let better = match best {
         None => true,
-        Some(best) => order::compare(value.or_null(), best.as_raw_bson_ref()) == direction,
+        Some(best) => order::compare_under(value.or_null(), best.as_raw_bson_ref(), collation) == direction,
     };
     if better {
         *best = value.into_owned();
@@ -227,8 +240,14 @@ fn extreme(best: &mut Option<RawBson>, value: Value<'_>, direction: std::cmp::Or
     }
 }
 
-fn add_to_set(seen: &mut HashSet<Vec<u8>>, values: &mut RawArrayBuf, value: RawBsonRef<'_>, bytes: &mut usize) {
-    let identity = key::encoded(value);
+fn add_to_set(
+    seen: &mut HashSet<Vec<u8>>,
+    values: &mut RawArrayBuf,
+    value: RawBsonRef<'_>,
+    collation: Option<&Collation>,
+    bytes: &mut usize,
+) {
+    let identity = key::encoded_under(value, collation);
     let identity_bytes = identity.len();
     if seen.insert(identity) {
         values.push(value);

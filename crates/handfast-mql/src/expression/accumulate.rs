@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     accumulator::{Average, Deviation, Quantiles, Sum, each, quantiles_of, read_quantiles},
+    collation::Collation,
     error::Result,
     number::Number,
     order,
@@ -29,8 +30,8 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     }),
     Function::many("$stdDevPop", Arity::AtLeast(0), |values| deviation(&values, false)),
     Function::many("$stdDevSamp", Arity::AtLeast(0), |values| deviation(&values, true)),
-    Function::many("$min", Arity::AtLeast(0), |values| extreme(&values, Ordering::Less)),
-    Function::many("$max", Arity::AtLeast(0), |values| extreme(&values, Ordering::Greater)),
+    Function::many_under("$min", Arity::AtLeast(0), |values, collation| extreme(&values, Ordering::Less, collation)),
+    Function::many_under("$max", Arity::AtLeast(0), |values, collation| extreme(&values, Ordering::Greater, collation)),
 ];
 
 pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBsonRef<'_>) -> Result<Option<Node>> {
@@ -70,13 +71,13 @@ fn deviation<'a>(values: &[Value<'_>], sample: bool) -> Result<Value<'a>> {
     Ok(spread.result(sample).map_or(Value::NULL, Value::from))
 }
 
-fn extreme<'a>(values: &[Value<'_>], direction: Ordering) -> Result<Value<'a>> {
+fn extreme<'a>(values: &[Value<'_>], direction: Ordering, collation: Option<&Collation>) -> Result<Value<'a>> {
     let mut best: Option<RawBsonRef<'_>> = None;
     visit(values, |value| {
         if matches!(value, RawBsonRef::Null | RawBsonRef::Undefined) {
             return Ok(());
         }
-        if best.is_none_or(|best| order::compare(value, best) == direction) {
+        if best.is_none_or(|best| order::compare_under(value, best, collation) == direction) {
             best = Some(value);
         }
         Ok(())

@@ -3,18 +3,23 @@
 use std::cmp::Ordering;
 
 use super::{node::Function, value::Value};
-use crate::error::Result;
+use crate::{collation::Collation, error::Result};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
-    Function::two("$cmp", |left, right| Ok((left.compare(&right) as i32).into())),
-    Function::two("$eq", |left, right| is(&left, &right, Ordering::is_eq)),
-    Function::two("$ne", |left, right| is(&left, &right, Ordering::is_ne)),
-    Function::two("$gt", |left, right| is(&left, &right, Ordering::is_gt)),
-    Function::two("$gte", |left, right| is(&left, &right, Ordering::is_ge)),
-    Function::two("$lt", |left, right| is(&left, &right, Ordering::is_lt)),
-    Function::two("$lte", |left, right| is(&left, &right, Ordering::is_le)),
+    Function::two_under("$cmp", |left, right, collation| Ok((left.compare(&right, collation) as i32).into())),
+    Function::two_under("$eq", |left, right, collation| is(&left, &right, collation, Ordering::is_eq)),
+    Function::two_under("$ne", |left, right, collation| is(&left, &right, collation, Ordering::is_ne)),
+    Function::two_under("$gt", |left, right, collation| is(&left, &right, collation, Ordering::is_gt)),
+    Function::two_under("$gte", |left, right, collation| is(&left, &right, collation, Ordering::is_ge)),
+    Function::two_under("$lt", |left, right, collation| is(&left, &right, collation, Ordering::is_lt)),
+    Function::two_under("$lte", |left, right, collation| is(&left, &right, collation, Ordering::is_le)),
 ];
 
-fn is<'a>(left: &Value<'_>, right: &Value<'_>, holds: fn(Ordering) -> bool) -> Result<Value<'a>> {
-    Ok(holds(left.compare(right)).into())
+fn is<'a>(
+    left: &Value<'_>,
+    right: &Value<'_>,
+    collation: Option<&Collation>,
+    holds: fn(Ordering) -> bool,
+) -> Result<Value<'a>> {
+    Ok(holds(left.compare(right, collation)).into())
 }

@@ -12,6 +12,7 @@ use super::{
     variable,
 };
 use crate::{
+    collation::Collation,
     context::CompileOptions,
     error::{Code, Error, Result},
 };
@@ -40,6 +41,11 @@ pub(crate) struct Compiler<'o> {
 impl<'o> Compiler<'o> {
     pub(crate) fn new(options: &'o CompileOptions) -> Self {
         Compiler { options, frames: Vec::new(), depth: 0, system: &[] }
+    }
+
+    /// Returns the collation of the command.
+    pub(crate) fn collation(&self) -> Option<&Collation> {
+        self.options.collation.as_ref()
     }
 
     /// Declares names (`KEEP`, `PRUNE`, `DESCEND`) whose values are the names themselves.

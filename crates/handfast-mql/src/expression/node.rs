@@ -12,7 +12,7 @@ use super::{
     path::FieldPath,
     value::{self, Value},
 };
-use crate::{context::Context, error::Result};
+use crate::{collation::Collation, context::Context, error::Result};
 
 /// The values that an expression sees while it is evaluated.
 #[derive(Clone, Copy)]
@@ -171,6 +171,8 @@ pub(crate) enum Arity {
 type UnaryFn = for<'a> fn(Value<'a>) -> Result<Value<'a>>;
 type BinaryFn = for<'a> fn(Value<'a>, Value<'a>) -> Result<Value<'a>>;
 type VariadicFn = for<'a> fn(Vec<Value<'a>>) -> Result<Value<'a>>;
+type BinaryUnderFn = for<'a> fn(Value<'a>, Value<'a>, Option<&Collation>) -> Result<Value<'a>>;
+type VariadicUnderFn = for<'a> fn(Vec<Value<'a>>, Option<&Collation>) -> Result<Value<'a>>;
 
 /// The function of an operator, by its number of arguments (so that common ones allocate nothing).
 #[derive(Clone, Copy)]
@@ -178,6 +180,10 @@ pub(crate) enum Apply {
     One(UnaryFn),
     Two(BinaryFn),
     Many(VariadicFn),
+    /// Two arguments, whose strings are compared by a collation.
+    TwoUnder(BinaryUnderFn),
+    /// Any number of arguments, whose strings are compared by a collation.
+    ManyUnder(VariadicUnderFn),
 }
 
 impl Function {
@@ -193,6 +199,14 @@ impl Function {
         Function { name, arity, apply: Apply::Many(apply) }
     }
 
+    pub(crate) const fn two_under(name: &'static str, apply: BinaryUnderFn) -> Function {
+        Function { name, arity: Arity::Exactly(2), apply: Apply::TwoUnder(apply) }
+    }
+
+    pub(crate) const fn many_under(name: &'static str, arity: Arity, apply: VariadicUnderFn) -> Function {
+        Function { name, arity, apply: Apply::ManyUnder(apply) }
+    }
+
     fn call<'a>(&self, arguments: &'a [Node], scope: Scope<'a>) -> Result<Value<'a>> {
         match (self.apply, arguments) {
             (Apply::One(apply), [only]) => apply(only.evaluate(scope)?),
@@ -201,9 +215,15 @@ impl Function {
                 let right = right.evaluate(scope.holding(&left)?)?;
                 apply(left, right)
             }
+            (Apply::TwoUnder(apply), [left, right]) => {
+                let left = left.evaluate(scope)?;
+                let right = right.evaluate(scope.holding(&left)?)?;
+                apply(left, right, scope.context.collation())
+            }
             (Apply::Many(apply), arguments) => apply(evaluate_all(arguments, scope)?),
+            (Apply::ManyUnder(apply), arguments) => apply(evaluate_all(arguments, scope)?, scope.context.collation()),
             // The compiler has checked the arity.
-            (Apply::One(_) | Apply::Two(_), _) => Ok(Value::NULL),
+            (Apply::One(_) | Apply::Two(_) | Apply::TwoUnder(_), _) => Ok(Value::NULL),
         }
     }
 }

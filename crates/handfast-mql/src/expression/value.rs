@@ -14,6 +14,7 @@ use bson::{
 use super::limits;
 pub(crate) use crate::bson_type::type_name;
 use crate::{
+    collation::Collation,
     error::{Code, Error, Result},
     order,
 };
@@ -96,9 +97,10 @@ impl<'a> Value<'a> {
     }
 
     /// Returns the order of values, where missing comes before null and equals undefined.
-    pub fn compare(&self, other: &Value<'_>) -> Ordering {
-        compare(self.get(), other.get())
+    pub fn compare(&self, other: &Value<'_>, collation: Option<&Collation>) -> Ordering {
+        compare(self.get(), other.get(), collation)
     }
+
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self.get()? {
             RawBsonRef::String(text) | RawBsonRef::Symbol(text) => Some(text),
@@ -219,14 +221,18 @@ pub(crate) fn is_true(value: RawBsonRef<'_>) -> bool {
     }
 }
 
-pub(crate) fn compare(left: Option<RawBsonRef<'_>>, right: Option<RawBsonRef<'_>>) -> Ordering {
+pub(crate) fn compare(
+    left: Option<RawBsonRef<'_>>,
+    right: Option<RawBsonRef<'_>>,
+    collation: Option<&Collation>,
+) -> Ordering {
     match (left, right) {
         (None, None | Some(RawBsonRef::Undefined)) | (Some(RawBsonRef::Undefined), None) => Ordering::Equal,
         (None, Some(RawBsonRef::MinKey)) => Ordering::Greater,
         (Some(RawBsonRef::MinKey), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Less,
         (Some(_), None) => Ordering::Greater,
-        (Some(left), Some(right)) => order::compare(left, right),
+        (Some(left), Some(right)) => order::compare_under(left, right, collation),
     }
 }
 

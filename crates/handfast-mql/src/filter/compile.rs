@@ -46,7 +46,7 @@ fn logical(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<O
             mut one if one.len() == 1 => one.remove(0),
             all => Node::And(all),
         },
-        "or" => disjunction(branches(operator, value, scope)?),
+        "or" => disjunction(branches(operator, value, scope)?, scope.options.collation.as_ref()),
         "nor" => Node::Nor(branches(operator, value, scope)?),
         "expr" if scope.top => Node::Expression(Arc::new(Expression::compile(value, scope.options)?)),
         "expr" | "text" | "where" if !scope.top => {
@@ -150,8 +150,8 @@ fn predicate(path: &Path, name: &str, operand: RawBsonRef<'_>, scope: &Scope<'_>
         "$lte" => compare(Comparison::LessOrEqual),
         "$gt" => compare(Comparison::Greater),
         "$gte" => compare(Comparison::GreaterOrEqual),
-        "$in" => is(Predicate::In(choices(name, operand)?)),
-        "$nin" => Ok(ElementNode::Not(vec![ElementNode::Is(Predicate::In(choices(name, operand)?))])),
+        "$in" => is(Predicate::In(choices(name, operand, scope)?)),
+        "$nin" => Ok(ElementNode::Not(vec![ElementNode::Is(Predicate::In(choices(name, operand, scope)?))])),
         "$exists" if is_true(operand) => is(Predicate::Exists),
         "$exists" => Ok(ElementNode::Not(vec![ElementNode::Is(Predicate::Exists)])),
         "$type" => is(Predicate::Type(TypeSet::compile(operand)?)),
@@ -181,7 +181,7 @@ fn range(path: &Path, comparison: Comparison, operand: RawBsonRef<'_>) -> Result
     }
 }
 
-fn choices(name: &str, operand: RawBsonRef<'_>) -> Result<Choices> {
+fn choices(name: &str, operand: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Choices> {
     let RawBsonRef::Array(array) = operand else { return Err(bad(format!("{name} needs an array"))) };
     let (mut values, mut patterns) = (Vec::new(), Vec::new());
     for value in array {
@@ -194,7 +194,7 @@ fn choices(name: &str, operand: RawBsonRef<'_>) -> Result<Choices> {
             value => values.push(Operand::new(value)),
         }
     }
-    Ok(Choices::new(values, patterns))
+    Ok(Choices::new(values, patterns, scope.options.collation.as_ref()))
 }
 
 /// Tells whether a value counts as true: everything but false, zero, null and undefined.

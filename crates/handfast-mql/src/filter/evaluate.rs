@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use bson::{RawArray, RawBsonRef, RawDocument};
 
 use super::node::{Comparison, ElementNode, FieldNode, Node, Predicate};
-use crate::{Context, Error, Number, Result, order, path::TrailingArray};
+use crate::{Collation, Context, Error, Number, Result, order, path::TrailingArray};
 
 /// The evaluation of a filter over one document.
 pub(super) struct Evaluation<'c> {
     context: &'c Context,
+    collation: Option<&'c Collation>,
     /// The array index of the last condition that held and went through an array.
     pub(super) position: Option<usize>,
 }
@@ -30,8 +31,8 @@ impl From<bool> for MatchResult {
 }
 
 impl<'c> Evaluation<'c> {
-    pub(super) fn new(context: &'c Context) -> Self {
-        Evaluation { context, position: None }
+    pub(super) fn new(context: &'c Context, collation: Option<&'c Collation>) -> Self {
+        Evaluation { context, collation, position: None }
     }
 
     /// Tells whether a condition holds. The position does not change if it does not hold, nor within a negation.
@@ -109,8 +110,10 @@ impl<'c> Evaluation<'c> {
         self.context.step()?;
         let Some(value) = value else { return Ok(missing(predicate).into()) };
         Ok(match predicate {
-            Predicate::Compare(comparison, operand) => compares(*comparison, value, operand.value()).into(),
-            Predicate::In(choices) => choices.accept(value, self.context)?.into(),
+            Predicate::Compare(comparison, operand) => {
+                compares(*comparison, value, operand.value(), self.collation).into()
+            }
+            Predicate::In(choices) => choices.accept(value, self.collation, self.context)?.into(),
             Predicate::Regex(regex) => regex.accepts(value, self.context)?.into(),
             Predicate::Exists => MatchResult::Yes,
             Predicate::Type(types) => types.contains(value.element_type()).into(),
@@ -188,18 +191,23 @@ fn missing(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Compare(comparison, operand) => match operand.value() {
             RawBsonRef::MinKey | RawBsonRef::MaxKey => compare_with_end(*comparison, operand.value()),
-            operand => compares(*comparison, RawBsonRef::Null, operand),
+            operand => compares(*comparison, RawBsonRef::Null, operand, None),
         },
-        Predicate::In(choices) => choices.contain(RawBsonRef::Null),
+        Predicate::In(choices) => choices.contain(RawBsonRef::Null, None),
         _ => false,
     }
 }
 
-fn compares(comparison: Comparison, value: RawBsonRef<'_>, operand: RawBsonRef<'_>) -> bool {
+fn compares(
+    comparison: Comparison,
+    value: RawBsonRef<'_>,
+    operand: RawBsonRef<'_>,
+    collation: Option<&Collation>,
+) -> bool {
     if order::type_rank(value) != order::type_rank(operand) {
         return compare_with_end(comparison, operand);
     }
-    let order = order::compare(value, operand);
+    let order = order::compare_under(value, operand, collation);
     // NaN is in no range, but equals itself.
     if is_nan(value) || is_nan(operand) {
         return order.is_eq() && !matches!(comparison, Comparison::Less | Comparison::Greater);

@@ -150,7 +150,7 @@ proptest! {
         if filter.matches(&document, &context).unwrap() {
             let conditions = filter.necessary_conditions(&context);
             for implied in conditions.fields() {
-                let implied = Filter { root: Node::Field(implied.clone()) };
+                let implied = Filter { root: Node::Field(implied.clone()), collation: None };
                 prop_assert!(implied.matches(&document, &context).unwrap(), "{filter:?} implies {implied:?}");
             }
             let value = Expression::compile(RawBsonRef::String(&format!("${path}")), &CompileOptions::default()).unwrap();

@@ -43,12 +43,13 @@ pub use node::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predi
 pub use regex::RegexTest;
 pub use types::TypeSet;
 
-use crate::{CompileOptions, Context, Path, Result};
+use crate::{Collation, CompileOptions, Context, Path, Result};
 
 /// A compiled filter.
 #[derive(Clone, Debug)]
 pub struct Filter {
     root: Node,
+    collation: Option<Collation>,
 }
 
 /// The position in a document's arrays where a filter matched.
@@ -65,7 +66,8 @@ impl Filter {
     /// # Errors
     /// MongoDB's code and message for an invalid filter, mostly `BadValue` (2).
     pub fn compile(filter: &RawDocument, options: &CompileOptions) -> Result<Self> {
-        Ok(Filter { root: compile::document(filter, &compile::Scope { options, top: true })? })
+        let root = compile::document(filter, &compile::Scope { options, top: true })?;
+        Ok(Filter { root, collation: options.collation.clone() })
     }
 
     /// Tells whether a document matches.
@@ -73,7 +75,7 @@ impl Filter {
     /// # Errors
     /// Returns the errors of `$expr`, and that of a regular expression that takes too long.
     pub fn matches(&self, document: &RawDocument, context: &Context) -> Result<bool> {
-        evaluate::Evaluation::new(context).node(&self.root, document)
+        evaluate::Evaluation::new(context, self.collation.as_ref()).node(&self.root, document)
     }
 
     /// Returns the position in its arrays where a document matches; none if it does not match.
@@ -81,7 +83,7 @@ impl Filter {
     /// # Errors
     /// Returns the errors of [`Filter::matches`].
     pub fn matches_position(&self, document: &RawDocument, context: &Context) -> Result<Option<MatchPosition>> {
-        let mut evaluation = evaluate::Evaluation::new(context);
+        let mut evaluation = evaluate::Evaluation::new(context, self.collation.as_ref());
         let matched = evaluation.node(&self.root, document)?;
         Ok(matched.then_some(MatchPosition { array_index: evaluation.position }))
     }
@@ -96,10 +98,30 @@ impl Filter {
         matches!(&self.root, Node::And(all) if all.is_empty())
     }
 
-    /// Returns conditions that every matching document fulfils, from which a planner derives bounds of an index. Variables have their
-    /// values in the context.
+    /// Returns the collation by which the filter compares strings.
+    pub fn collation(&self) -> Option<&Collation> {
+        self.collation.as_ref()
+    }
+
+    /// Returns conditions that every matching document fulfils, from which a planner derives bounds of an index in the order of bytes.
+    /// Variables have their values in the context. With a collation, these are the conditions without strings.
     pub fn necessary_conditions(&self, context: &Context) -> NecessaryConditions<'_> {
-        NecessaryConditions::of(&self.root, context)
+        self.necessary_conditions_under(context, None)
+    }
+
+    /// Returns conditions that every matching document fulfils, for an index under a collation: without those on strings, unless it is
+    /// the filter's own.
+    pub fn necessary_conditions_under(
+        &self,
+        context: &Context,
+        collation: Option<&Collation>,
+    ) -> NecessaryConditions<'_> {
+        NecessaryConditions::of(&self.root, context, self.collation.as_ref() == collation)
+    }
+
+    /// Returns conditions that every matching document fulfils and that compare no strings: for an index under any collation.
+    pub fn conditions_without_text(&self, context: &Context) -> NecessaryConditions<'_> {
+        NecessaryConditions::of(&self.root, context, false)
     }
 
     /// Returns the predicates that every matching document fulfils at `path`: those that stand alone or in `$and`.

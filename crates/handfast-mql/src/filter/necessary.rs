@@ -25,9 +25,10 @@ use std::cmp::Ordering;
 use bson::{RawBson, RawBsonRef};
 
 use super::node::{Choices, Comparison, FieldNode, Node, Operand, Predicate};
+use crate::collation::compares_text;
 use crate::expression::field_comparison::{FieldComparison, FieldOperator};
 use crate::expression::{Expression, value};
-use crate::{Context, Path};
+use crate::{Collation, Context, Path};
 
 /// The values of an `$in` in `$expr` that a planner looks at: longer lists are sorted for each plan, which costs more than the planner may.
 const CHOICES_MAX: usize = 10_000;
@@ -48,17 +49,23 @@ pub struct WholeComparison {
 }
 
 impl<'f> NecessaryConditions<'f> {
-    pub(super) fn of(root: &'f Node, context: &Context) -> Self {
+    /// Returns the conditions of a tree; without those whose result depends on the order of strings, if that of the index is another.
+    pub(super) fn of(root: &'f Node, context: &Context, same_collation: bool) -> Self {
+        let is_kept = |field: &FieldNode| same_collation || !depends_on_text(&field.predicate);
         let mut found = NecessaryConditions { fields: Vec::new(), whole: Vec::new() };
         for node in root.conjunct_nodes() {
             match node {
-                Node::Field(field) => found.fields.push(Cow::Borrowed(field)),
+                Node::Field(field) => found.fields.extend(is_kept(field).then_some(Cow::Borrowed(field))),
                 Node::Expression(expression) => {
                     for comparison in expression.field_comparisons(context) {
-                        match condition(comparison) {
-                            Some(Condition::Implied(field)) => found.fields.push(Cow::Owned(field)),
-                            Some(Condition::Whole(whole)) => found.whole.push(whole),
-                            None => {}
+                        match condition(comparison, context.collation()) {
+                            Some(Condition::Implied(field)) if is_kept(&field) => found.fields.push(Cow::Owned(field)),
+                            Some(Condition::Whole(whole))
+                                if same_collation || !whole.operand().is_some_and(compares_text) =>
+                            {
+                                found.whole.push(whole);
+                            }
+                            _ => {}
                         }
                     }
                 }
@@ -95,9 +102,9 @@ impl WholeComparison {
         self.operand.as_ref().map(RawBson::as_raw_bson_ref)
     }
 
-    /// Tells whether the comparison holds for a value; `None` is a missing field.
+    /// Tells whether the comparison holds for a value that is no string; `None` is a missing field.
     pub fn accepts(&self, value: Option<RawBsonRef<'_>>) -> bool {
-        let order = value::compare(value, self.operand());
+        let order = value::compare(value, self.operand(), None);
         match self.comparison {
             Comparison::Equal => order == Ordering::Equal,
             Comparison::Less => order == Ordering::Less,
@@ -110,7 +117,8 @@ impl WholeComparison {
 
 /// Returns the field conditions that hold for every document for which an expression is true.
 pub fn implied(expression: &Expression, context: &Context) -> Vec<FieldNode> {
-    let conditions = expression.field_comparisons(context).into_iter().filter_map(condition);
+    let conditions =
+        expression.field_comparisons(context).into_iter().filter_map(|found| condition(found, context.collation()));
     conditions
         .filter_map(|condition| match condition {
             Condition::Implied(field) => Some(field),
@@ -125,11 +133,26 @@ enum Condition {
     Whole(WholeComparison),
 }
 
-fn condition(found: FieldComparison) -> Option<Condition> {
+/// Tells whether the result of a predicate depends on the order of strings.
+fn depends_on_text(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Compare(_, operand) => compares_text(operand.value()),
+        Predicate::In(choices) => choices.values().iter().any(|choice| compares_text(choice.value())),
+        Predicate::ElementDocument(_) | Predicate::ElementValue(_) => true,
+        Predicate::Regex(_)
+        | Predicate::Exists
+        | Predicate::Type(_)
+        | Predicate::Modulo { .. }
+        | Predicate::Size(_)
+        | Predicate::Bits(_) => false,
+    }
+}
+
+fn condition(found: FieldComparison, collation: Option<&Collation>) -> Option<Condition> {
     let FieldComparison { path, operator, operand } = found;
     let comparison = match operator {
         FieldOperator::In => {
-            let predicate = Predicate::In(choices(&operand?)?);
+            let predicate = Predicate::In(choices(&operand?, collation)?);
             return Some(Condition::Implied(FieldNode { path: Path::new(&path), predicate }));
         }
         FieldOperator::Equal => Comparison::Equal,
@@ -148,7 +171,7 @@ fn condition(found: FieldComparison) -> Option<Condition> {
     })
 }
 
-fn choices(list: &RawBson) -> Option<Choices> {
+fn choices(list: &RawBson, collation: Option<&Collation>) -> Option<Choices> {
     let RawBson::Array(list) = list else { return None };
     let mut values = Vec::new();
     for value in list {
@@ -158,7 +181,7 @@ fn choices(list: &RawBson) -> Option<Choices> {
         }
         values.push(Operand::new(value));
     }
-    Some(Choices::new(values, Vec::new()))
+    Some(Choices::new(values, Vec::new(), collation))
 }
 
 /// Tells whether a value that equals this one in `$expr` equals it in a filter, too. An array on the path, `{a: [{b: 1}]}`, makes `"$a.b"` an

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{RawBson, RawBsonRef};
 
 use super::{bits::BitTest, regex::RegexTest, types::TypeSet};
-use crate::{Context, Path, Result, expression::Expression, order};
+use crate::{Collation, Context, Path, Result, expression::Expression, order};
 
 /// A condition on a document.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ pub(super) fn conjunction(all: Vec<ElementNode>, path: &Path) -> Node {
 /// ```text
 /// {$or: [{a: 1}, {a: {$in: [2, 3]}}]}   ->   {a: {$in: [1, 2, 3]}}
 /// ```
-pub(super) fn disjunction(branches: Vec<Node>) -> Node {
+pub(super) fn disjunction(branches: Vec<Node>, collation: Option<&Collation>) -> Node {
     let path = match branches.first() {
         Some(Node::Field(first))
             if branches.len() > 1 && branches.iter().all(|node| compares_values_at(node, &first.path)) =>
@@ -176,7 +176,7 @@ pub(super) fn disjunction(branches: Vec<Node>) -> Node {
             _ => {}
         }
     }
-    Node::Field(FieldNode { path, predicate: Predicate::In(Choices::new(values, patterns)) })
+    Node::Field(FieldNode { path, predicate: Predicate::In(Choices::new(values, patterns, collation)) })
 }
 
 /// Tells whether a condition compares the values of a path. `$in` would search by a regular expression instead of comparing it.
@@ -214,9 +214,9 @@ pub struct Choices {
 }
 
 impl Choices {
-    pub(super) fn new(mut values: Vec<Operand>, patterns: Vec<RegexTest>) -> Self {
-        values.sort_by(|a, b| order::compare(a.value(), b.value()));
-        values.dedup_by(|a, b| order::compare(a.value(), b.value()).is_eq());
+    pub(super) fn new(mut values: Vec<Operand>, patterns: Vec<RegexTest>, collation: Option<&Collation>) -> Self {
+        values.sort_by(|a, b| order::compare_under(a.value(), b.value(), collation));
+        values.dedup_by(|a, b| order::compare_under(a.value(), b.value(), collation).is_eq());
         Choices { values, patterns }
     }
 
@@ -230,12 +230,18 @@ impl Choices {
         &self.patterns
     }
 
-    pub(super) fn contain(&self, value: RawBsonRef<'_>) -> bool {
-        self.values.binary_search_by(|choice| order::compare(choice.value(), value)).is_ok()
+    /// Tells whether one of the values equals this one, under the collation that they were sorted by.
+    pub(super) fn contain(&self, value: RawBsonRef<'_>, collation: Option<&Collation>) -> bool {
+        self.values.binary_search_by(|choice| order::compare_under(choice.value(), value, collation)).is_ok()
     }
 
-    pub(super) fn accept(&self, value: RawBsonRef<'_>, context: &Context) -> Result<bool> {
-        if self.contain(value) {
+    pub(super) fn accept(
+        &self,
+        value: RawBsonRef<'_>,
+        collation: Option<&Collation>,
+        context: &Context,
+    ) -> Result<bool> {
+        if self.contain(value, collation) {
             return Ok(true);
         }
         for pattern in &self.patterns {

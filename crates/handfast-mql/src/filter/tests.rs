@@ -445,7 +445,7 @@ fn bits_of_numbers_and_binaries_are_tested() {
 fn expr_evaluates_an_expression_for_each_document() {
     check(rawdoc! { "$expr": { "$gt": ["$a", "$b"] } }, [rawdoc! { "a": 2, "b": 1 }], [rawdoc! { "a": 1, "b": 2 }]);
     check(rawdoc! { "c": 1, "$expr": { "$eq": ["$$ROOT.a", 5] } }, [rawdoc! { "c": 1, "a": 5 }], [rawdoc! { "a": 5 }]);
-    let options = CompileOptions { variables: vec!["least".into()] };
+    let options = CompileOptions { variables: vec!["least".into()], collation: None };
     let filter = Filter::compile(&rawdoc! { "$expr": { "$gte": ["$a", "$$least"] } }, &options).unwrap();
     let context = context().with_variables(rawdoc! { "least": 3 });
     assert!(filter.matches(&rawdoc! { "a": 3 }, &context).unwrap());

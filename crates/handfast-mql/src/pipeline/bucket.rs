@@ -12,6 +12,7 @@ use super::{
     sort::SortStage,
 };
 use crate::{
+    collation::Collation,
     context::{CompileOptions, Context},
     error::{Code, Error, Result},
     expression::{
@@ -48,8 +49,9 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, options: &CompileOptions) -> Resu
     };
     if let (Some(default), [low, .., high]) = (&default, &boundaries[..]) {
         let default = default.as_raw_bson_ref();
-        let inside = order::compare(default, low.as_raw_bson_ref()).is_ge()
-            && order::compare(default, high.as_raw_bson_ref()).is_lt();
+        let collation = options.collation.as_ref();
+        let inside = order::compare_under(default, low.as_raw_bson_ref(), collation).is_ge()
+            && order::compare_under(default, high.as_raw_bson_ref(), collation).is_lt();
         if inside {
             return Err(Error::new(
                 Code(40_199),
@@ -60,7 +62,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, options: &CompileOptions) -> Resu
     }
     let id = Expression::compile(RawBsonRef::Document(&switch(by, &boundaries, default.as_ref())), options)?;
     let group = Group::new(id, output.map_or_else(|| count(options), Ok)?);
-    Ok(vec![Stage::Group(group), Stage::Sort(SortStage::compile(&rawdoc! { "_id": 1 })?)])
+    Ok(vec![Stage::Group(group), Stage::Sort(SortStage::compile(&rawdoc! { "_id": 1 }, options)?)])
 }
 
 /// Returns the expression whose value is the lower boundary of the bucket of a value.
@@ -150,7 +152,7 @@ fn read_boundaries(item: RawBsonRef<'_>, options: &CompileOptions) -> Result<Vec
                 ),
             ));
         }
-        if order::compare(low, high) != Ordering::Less {
+        if order::compare_under(low, high, options.collation.as_ref()) != Ordering::Less {
             return Err(Error::new(
                 Code(40_194),
                 format!(
@@ -279,7 +281,10 @@ impl Operator for Bucketing<'_> {
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let mut held = std::mem::take(&mut self.held);
-        held.sort_by(|left, right| order::compare(left.by.as_raw_bson_ref(), right.by.as_raw_bson_ref()));
+        let collation = self.context.collation();
+        held.sort_by(|left, right| {
+            order::compare_under(left.by.as_raw_bson_ref(), right.by.as_raw_bson_ref(), collation)
+        });
         let buckets = self.stage.buckets;
         let size = ((held.len() as f64 / buckets as f64).round() as usize).max(1);
         let mut from = 0;
@@ -287,7 +292,7 @@ impl Operator for Bucketing<'_> {
             if from >= held.len() {
                 break;
             }
-            let end = if number == buckets { held.len() } else { bucket_end(&held, from + size) };
+            let end = if number == buckets { held.len() } else { bucket_end(&held, from + size, collation) };
             // The upper bound of a bucket is the lower bound of the next one; that of the last bucket is its greatest value.
             let limit = held.get(end).or_else(|| held.last());
             let (Some(low), Some(high)) = (held.get(from), limit) else { break };
@@ -306,11 +311,11 @@ impl Operator for Bucketing<'_> {
 }
 
 /// Returns the end of a bucket that should end before `end`, moved so that equal values stay together.
-fn bucket_end(held: &[HeldDocument], end: usize) -> usize {
+fn bucket_end(held: &[HeldDocument], end: usize, collation: Option<&Collation>) -> usize {
     let mut end = end.min(held.len());
     let Some(last) = end.checked_sub(1).and_then(|last| held.get(last)) else { return end };
     while let Some(next) = held.get(end) {
-        if order::compare(next.by.as_raw_bson_ref(), last.by.as_raw_bson_ref()).is_ne() {
+        if order::compare_under(next.by.as_raw_bson_ref(), last.by.as_raw_bson_ref(), collation).is_ne() {
             break;
         }
         end += 1;

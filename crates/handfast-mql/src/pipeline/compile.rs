@@ -192,7 +192,7 @@ fn stage(source: &RawDocument, stage_context: StageContext<'_>) -> Result<Vec<St
             let document = argument
                 .as_document()
                 .ok_or_else(|| Error::new(Code(15_973), "the $sort key specification must be an object"))?;
-            Stage::Sort(SortStage::compile(document)?)
+            Stage::Sort(SortStage::compile(document, options)?)
         }
         "$limit" => Stage::Limit(limit(argument)?),
         "$skip" => Stage::Skip(whole("$skip", argument, 5_107_200)?),
@@ -306,7 +306,10 @@ fn sort_by_count(argument: RawBsonRef<'_>, options: &CompileOptions) -> Result<V
     let mut group = bson::RawDocumentBuf::new();
     group.append(bson::raw::cstr!("_id"), argument);
     group.append(bson::raw::cstr!("count"), rawdoc! { "$sum": 1 });
-    Ok(vec![Stage::Group(Group::compile(&group, options)?), Stage::Sort(SortStage::compile(&rawdoc! { "count": -1 })?)])
+    Ok(vec![
+        Stage::Group(Group::compile(&group, options)?),
+        Stage::Sort(SortStage::compile(&rawdoc! { "count": -1 }, options)?),
+    ])
 }
 
 fn new_root(argument: RawBsonRef<'_>, options: &CompileOptions) -> Result<Expression> {

@@ -146,7 +146,7 @@ impl Operator for Grouping<'_> {
         // A missing value is in the group of null.
         let id = id.or_null();
         self.identity.clear();
-        key::encode(id, &mut self.identity);
+        key::encode_under(id, self.context.collation(), &mut self.identity);
         let position = match self.positions.get(self.identity.as_slice()) {
             Some(position) => *position,
             None => {

@@ -4,7 +4,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use super::operator::{Flow, Operator};
 use crate::{
-    context::Context,
+    context::{CompileOptions, Context},
     error::Result,
     sort::{Sort, Sorted, Sorter},
 };
@@ -22,11 +22,11 @@ impl SortStage {
     ///
     /// # Errors
     /// Returns the errors of [`Sort::compile`], 15976 for no field at all, and 7472500 for a field that is written twice.
-    pub fn compile(document: &RawDocument) -> Result<SortStage> {
+    pub fn compile(document: &RawDocument, options: &CompileOptions) -> Result<SortStage> {
         if document.is_empty() {
             return Err(crate::Error::new(crate::Code(15_976), "$sort stage must have at least one sort key"));
         }
-        let sort = Sort::compile(document)?;
+        let sort = Sort::compile(document)?.under(options.collation.as_ref());
         let mut paths: Vec<&str> = sort.fields().iter().map(|field| field.path().as_str()).collect();
         paths.sort_unstable();
         if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]) {

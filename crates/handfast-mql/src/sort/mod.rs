@@ -21,6 +21,7 @@ use std::cmp::Ordering;
 
 use bson::{RawBsonRef, RawDocument};
 
+use crate::collation::Collation;
 use crate::key::{self, Direction};
 use crate::number::Number;
 use crate::path::Path;
@@ -40,6 +41,7 @@ const TOO_MANY_KEYS: Code = Code(13103);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sort {
     fields: Vec<SortField>,
+    collation: Option<Collation>,
 }
 
 /// A field of a sort.
@@ -78,7 +80,19 @@ impl Sort {
             field_path::check(name)?;
             fields.push(SortField { path: Path::new(name), direction: compile_direction(name, direction)? });
         }
-        Ok(Sort { fields })
+        Ok(Sort { fields, collation: None })
+    }
+
+    /// Sorts strings by a collation.
+    #[must_use]
+    pub fn under(mut self, collation: Option<&Collation>) -> Self {
+        self.collation = collation.cloned();
+        self
+    }
+
+    /// Returns the collation by which strings are sorted.
+    pub fn collation(&self) -> Option<&Collation> {
+        self.collation.as_ref()
     }
 
     /// Returns the fields, in order.
@@ -103,7 +117,7 @@ impl Sort {
         for_each_tuple(&paths, document, &mut |tuple| {
             spare.clear();
             for (found, field) in tuple.iter().zip(&self.fields) {
-                encode(*found, field.direction, &mut spare);
+                encode(*found, field.direction, self.collation.as_ref(), &mut spare);
             }
             match &mut least {
                 None => least = Some(spare.clone()),
@@ -123,11 +137,11 @@ impl Sort {
     }
 }
 
-fn encode(found: SortValue<'_>, direction: Direction, out: &mut Vec<u8>) {
+fn encode(found: SortValue<'_>, direction: Direction, collation: Option<&Collation>, out: &mut Vec<u8>) {
     match found {
         SortValue::Missing => key::encode_directed(RawBsonRef::Null, direction, out),
         SortValue::EmptyArray => key::encode_empty_array(direction, out),
-        SortValue::Value(value) => key::encode_directed(value, direction, out),
+        SortValue::Value(value) => key::encode_directed_under(value, direction, collation, out),
     }
 }
 

@@ -3,6 +3,7 @@
 use bson::DateTime;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_mql::collation::with_variable;
 use handfast_mql::pipeline::check_target_database;
 use handfast_store::{Aggregate, AggregateSource, Explain, Explained, Verbosity};
 
@@ -130,7 +131,7 @@ async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
 
 /// Reads the arguments of the pipeline, without those of the cursor.
 async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Aggregate> {
-    arguments.simple_collation()?;
+    let collation = arguments.collation()?;
     // There is no sorting on disk, see `find`.
     arguments.flag("allowDiskUse")?;
     arguments.lenient_flag("bypassDocumentValidation")?;
@@ -156,7 +157,7 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
         source,
         pipeline,
         hint: hint(arguments)?,
-        variables: call.variables(arguments).await?,
+        variables: with_variable(call.variables(arguments).await?, collation.as_deref()),
         durability: call.durability(),
     })
 }

@@ -11,6 +11,7 @@
 use bson::RawDocumentBuf;
 use bson::raw::RawDocument;
 use handfast_mql::Code;
+use handfast_mql::collation::with_variable;
 use handfast_store::{Delete, DeleteStatement, Insert, Namespace, Ticket, Update, UpdateStatement};
 
 use super::get_more::{Opening, put_first_batch};
@@ -59,6 +60,7 @@ struct BulkOperation<'a> {
     /// The index of its collection in `nsInfo`.
     namespace_index: usize,
     operation: Operation<'a>,
+    collation: Option<RawDocumentBuf>,
 }
 
 /// The counts over all operations.
@@ -240,16 +242,16 @@ fn read(document: &RawDocument, namespaces: usize, keep_empty_timestamps: bool) 
             Operation::Delete(DeleteStatement { filter, multi, hint: hint(&mut arguments)? })
         }
     };
-    arguments.simple_collation()?;
+    let collation = arguments.collation()?;
     arguments.finish()?;
-    Ok(BulkOperation { namespace_index, operation })
+    Ok(BulkOperation { namespace_index, operation, collation })
 }
 
 impl Bulk<'_, '_> {
     async fn apply(&mut self, operations: Vec<BulkOperation<'_>>) -> CommandResult<()> {
         let mut position = 0;
         let mut operations = operations.into_iter().peekable();
-        while let Some(BulkOperation { namespace_index, operation }) = operations.next() {
+        while let Some(BulkOperation { namespace_index, operation, collation }) = operations.next() {
             if self.ordered && self.totals.errors > 0 {
                 break;
             }
@@ -270,11 +272,11 @@ impl Bulk<'_, '_> {
                     position += count;
                 }
                 Operation::Update(statement) => {
-                    self.update(namespace, position, statement).await?;
+                    self.update(namespace, position, statement, collation.as_deref()).await?;
                     position += 1;
                 }
                 Operation::Delete(statement) => {
-                    self.delete(namespace, position, statement).await?;
+                    self.delete(namespace, position, statement, collation.as_deref()).await?;
                     position += 1;
                 }
             }
@@ -329,7 +331,13 @@ impl Bulk<'_, '_> {
         Ok(())
     }
 
-    async fn update(&mut self, namespace: Namespace, position: usize, statement: UpdateStatement) -> CommandResult<()> {
+    async fn update(
+        &mut self,
+        namespace: Namespace,
+        position: usize,
+        statement: UpdateStatement,
+        collation: Option<&RawDocument>,
+    ) -> CommandResult<()> {
         self.call.shared.metrics.operations.update.increment();
         let request = Update {
             namespace,
@@ -337,7 +345,7 @@ impl Bulk<'_, '_> {
             ordered: true,
             durability: self.call.durability(),
             ticket: self.ticket(position),
-            variables: self.variables.clone(),
+            variables: with_variable(self.variables.clone(), collation),
         };
         let outcome = self.call.store().update(request).await?;
         self.totals.matched += outcome.matched;
@@ -355,7 +363,13 @@ impl Bulk<'_, '_> {
         Ok(())
     }
 
-    async fn delete(&mut self, namespace: Namespace, position: usize, statement: DeleteStatement) -> CommandResult<()> {
+    async fn delete(
+        &mut self,
+        namespace: Namespace,
+        position: usize,
+        statement: DeleteStatement,
+        collation: Option<&RawDocument>,
+    ) -> CommandResult<()> {
         self.call.shared.metrics.operations.delete.increment();
         let request = Delete {
             namespace,
@@ -363,7 +377,7 @@ impl Bulk<'_, '_> {
             ordered: true,
             durability: self.call.durability(),
             ticket: self.ticket(position),
-            variables: self.variables.clone(),
+            variables: with_variable(self.variables.clone(), collation),
         };
         let outcome = self.call.store().delete(request).await?;
         self.totals.deleted += outcome.deleted;

@@ -1,5 +1,7 @@
 //! `count`: returns how many documents match.
 
+use bson::RawDocumentBuf;
+use handfast_mql::collation::with_variable;
 use handfast_store::{Count, Explained, Find, Namespace};
 
 use super::{Access, Call, Command, Properties, hint};
@@ -39,13 +41,19 @@ async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
     let mut arguments = call.arguments("count");
     let count = read(&mut arguments, call.request.namespace()?)?;
     arguments.finish()?;
-    let find =
-        Find { skip: count.skip, limit: count.limit, hint: count.hint, ..Find::new(count.namespace, count.filter) };
+    let variables = with_variable(RawDocumentBuf::new(), count.collation.as_deref());
+    let find = Find {
+        skip: count.skip,
+        limit: count.limit,
+        hint: count.hint,
+        variables,
+        ..Find::new(count.namespace, count.filter)
+    };
     Ok(Explained::Find(find))
 }
 
 fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Count> {
-    arguments.simple_collation()?;
+    let collation = arguments.collation()?;
     // Old clients send the fields of a projection.
     arguments.ignored(&["fields"])?;
     Ok(Count {
@@ -55,6 +63,7 @@ fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Co
         // In MongoDB a negative limit means the same as a positive one here.
         limit: arguments.integer("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0),
         hint: hint(arguments)?,
+        collation,
     })
 }
 

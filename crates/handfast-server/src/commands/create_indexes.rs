@@ -102,6 +102,7 @@ fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
         partial_filter: arguments.document("partialFilterExpression")?.map(ToOwned::to_owned),
         expire_after_seconds,
         hidden: arguments.lenient_flag("hidden")?.unwrap_or(false),
+        collation: arguments.collation()?,
         background: arguments.lenient_flag("background")?,
     };
     if spec.is_id() && arguments.any("unique")?.is_some() {
@@ -110,7 +111,6 @@ fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
             format!("The field 'unique' is not valid for an _id index specification. Specification: {specification}");
         return Err(CommandError::new(Code::InvalidIndexSpecificationOption, text));
     }
-    arguments.simple_collation()?;
     // Old clients send the namespace.
     arguments.ignored(&["ns"])?;
     arguments.unsupported(&[

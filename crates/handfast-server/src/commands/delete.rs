@@ -1,10 +1,11 @@
 //! `delete`: removes documents.
 
-use bson::raw::RawDocument;
+use bson::raw::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_mql::collation::with_variable;
 use handfast_store::{Delete, DeleteStatement, Explained, Find};
 
-use super::write::{bypass_options, check_batch, check_single, explained_statement, put_errors};
+use super::write::{bypass_options, check_batch, check_single, common_collation, explained_statement, put_errors};
 use super::{Access, Call, Command, Counter, InTransaction, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
@@ -45,6 +46,8 @@ async fn read(call: &Call<'_>) -> CommandResult<Delete> {
     arguments.finish()?;
     check_batch(statements.len())?;
     let statements = statements.into_iter().map(statement).collect::<CommandResult<Vec<_>>>()?;
+    let (statements, collations): (Vec<_>, Vec<_>) = statements.into_iter().unzip();
+    let variables = with_variable(variables, common_collation(collations)?.as_deref());
     Ok(Delete { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
 }
 
@@ -77,7 +80,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(Answer { refused: !outcome.errors.is_empty(), ..Answer::from(writer) })
 }
 
-fn statement(document: &RawDocument) -> CommandResult<DeleteStatement> {
+/// Reads a statement, and its collation.
+fn statement(document: &RawDocument) -> CommandResult<(DeleteStatement, Option<RawDocumentBuf>)> {
     let mut arguments = Arguments::of_document("delete.deletes", document)?;
     let filter = arguments.document("q")?;
     let filter = arguments.required("q", filter)?.to_owned();
@@ -91,9 +95,9 @@ fn statement(document: &RawDocument) -> CommandResult<DeleteStatement> {
         }
     };
     let hint = hint(&mut arguments)?;
-    arguments.simple_collation()?;
+    let collation = arguments.collation()?;
     arguments.finish()?;
-    Ok(DeleteStatement { filter, multi, hint })
+    Ok((DeleteStatement { filter, multi, hint }, collation))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `distinct`: returns the different values of a field.
 
+use bson::RawDocumentBuf;
 use handfast_mql::Code;
+use handfast_mql::collation::with_variable;
 use handfast_store::{Distinct, Explained, Find, Namespace};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
@@ -55,17 +57,19 @@ async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
     let mut arguments = call.arguments("distinct");
     let distinct = read(&mut arguments, call.request.namespace()?)?;
     arguments.finish()?;
-    Ok(Explained::Find(Find { hint: distinct.hint, ..Find::new(distinct.namespace, distinct.filter) }))
+    let variables = with_variable(RawDocumentBuf::new(), distinct.collation.as_deref());
+    Ok(Explained::Find(Find { hint: distinct.hint, variables, ..Find::new(distinct.namespace, distinct.filter) }))
 }
 
 fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Distinct> {
-    arguments.simple_collation()?;
+    let collation = arguments.collation()?;
     let key = arguments.text("key")?;
     Ok(Distinct {
         namespace,
         key: arguments.required("key", key)?.to_owned(),
         filter: arguments.document_or_empty("query")?,
         hint: hint(arguments)?,
+        collation,
     })
 }
 

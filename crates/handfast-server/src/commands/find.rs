@@ -1,6 +1,7 @@
 //! `find`: opens a cursor over the documents that match, and returns its first batch.
 
 use handfast_mql::Code;
+use handfast_mql::collation::with_variable;
 use handfast_store::{Explained, Find, Namespace};
 
 use super::get_more::{Opening, first_batch};
@@ -58,7 +59,7 @@ async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
 /// Reads the arguments of the search, without those of the cursor.
 async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Find> {
     arguments.unsupported(&["tailable", "awaitData", "oplogReplay", "resumeAfter", "$_requestResumeToken"])?;
-    arguments.simple_collation()?;
+    let collation = arguments.collation()?;
     arguments.flag("allowPartialResults")?;
     // There is no sorting on disk. A sort that needs too much memory is refused, and the message says what helps.
     arguments.flag("allowDiskUse")?;
@@ -75,7 +76,7 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespa
         max: arguments.document("max")?.filter(|max| !max.is_empty()).map(ToOwned::to_owned),
         return_key: arguments.flag("returnKey")?.unwrap_or(false),
         show_record_id: arguments.flag("showRecordId")?.unwrap_or(false),
-        variables: call.variables(arguments).await?,
+        variables: with_variable(call.variables(arguments).await?, collation.as_deref()),
     };
     if (find.min.is_some() || find.max.is_some()) && find.hint.is_none() {
         return Err(CommandError::new(

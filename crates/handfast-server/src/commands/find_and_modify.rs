@@ -1,6 +1,7 @@
 //! `findAndModify`: changes or removes one document and returns it.
 
 use handfast_mql::Code;
+use handfast_mql::collation::with_variable;
 use handfast_store::{Explained, Find, FindAndModify, Modification, RequestedDocument, ReturnDocument};
 
 use super::write::{bypass_options, update_spec};
@@ -34,7 +35,7 @@ pub(crate) const COMMAND: Command = Command {
 async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("findAndModify");
-    arguments.simple_collation()?;
+    let collation = arguments.collation()?;
     let keep_empty_timestamps = bypass_options(&mut arguments)?;
     let modification = modification(&mut arguments)?;
     let projection = arguments.document("fields")?.map(ToOwned::to_owned).unwrap_or_default();
@@ -47,7 +48,7 @@ async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
         projection,
         hint,
         durability: call.durability(),
-        variables: call.variables(&mut arguments).await?,
+        variables: with_variable(call.variables(&mut arguments).await?, collation.as_deref()),
         modification,
         keep_empty_timestamps,
     };

@@ -39,12 +39,14 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
 }
 
 fn describe(index: &IndexInfo) -> RawDocumentBuf {
-    let IndexSpec { name, key, unique, sparse, partial_filter, expire_after_seconds, hidden, background } = &index.spec;
+    let IndexSpec { name, key, unique, sparse, partial_filter, expire_after_seconds, hidden, collation, background } =
+        &index.spec;
     let mut writer = Writer::new();
     writer.put("v", 2).put("key", key).put("name", name);
     for (field, set) in [("unique", *unique), ("sparse", *sparse), ("hidden", *hidden)] {
         writer.put_some(field, set.then_some(true));
     }
+    writer.put_some("collation", collation.as_ref());
     writer.put_some("background", *background);
     writer.put_some("partialFilterExpression", partial_filter.as_ref());
     match expire_after_seconds.map(i32::try_from) {

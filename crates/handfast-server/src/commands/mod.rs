@@ -78,6 +78,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bson::{RawDocumentBuf, Timestamp};
+use handfast_mql::Code;
+use handfast_mql::collation::VARIABLE;
 use handfast_store::{DocumentStore, Hint, Ticket};
 
 pub(crate) use self::properties::{Access, Counter, InTransaction, Properties, SnapshotSupport, TimeLimit};
@@ -158,6 +160,10 @@ impl<'a> Call<'a> {
         let variables = arguments.document_or_empty("let")?;
         if variables.is_empty() {
             return Ok(variables);
+        }
+        if variables.get(VARIABLE.as_str())?.is_some() {
+            let text = format!("'{VARIABLE}' starts with an invalid character for a user variable name");
+            return Err(CommandError::new(Code::FailedToParse, text));
         }
         Ok(self.shared.sources.evaluate(variables).await?)
     }

@@ -1,10 +1,12 @@
 //! `update`: changes documents.
 
-use bson::raw::RawDocument;
+use bson::raw::{RawDocument, RawDocumentBuf};
+use handfast_mql::collation::with_variable;
 use handfast_store::{Explained, Find, Update, UpdateStatement};
 
 use super::write::{
-    UpdateNames, bypass_options, check_batch, check_single, explained_statement, put_errors, update_statement,
+    UpdateNames, bypass_options, check_batch, check_single, common_collation, explained_statement, put_errors,
+    update_statement,
 };
 use super::{Access, Call, Command, Counter, InTransaction, Properties};
 use crate::arguments::Arguments;
@@ -49,6 +51,8 @@ async fn read(call: &Call<'_>) -> CommandResult<Update> {
         .into_iter()
         .map(|document| statement(document, keep_empty_timestamps))
         .collect::<CommandResult<Vec<_>>>()?;
+    let (statements, collations): (Vec<_>, Vec<_>) = statements.into_iter().unzip();
+    let variables = with_variable(variables, common_collation(collations)?.as_deref());
     Ok(Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
 }
 
@@ -92,14 +96,18 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(Answer { refused: !outcome.errors.is_empty(), ..Answer::from(writer) })
 }
 
-fn statement(document: &RawDocument, keep_empty_timestamps: bool) -> CommandResult<UpdateStatement> {
+/// Reads a statement, and its collation.
+fn statement(
+    document: &RawDocument,
+    keep_empty_timestamps: bool,
+) -> CommandResult<(UpdateStatement, Option<RawDocumentBuf>)> {
     let mut arguments = Arguments::of_document("update.updates", document)?;
     let names = UpdateNames { filter: "q", update: "u", constants: "c" };
     let statement = update_statement(&mut arguments, names, keep_empty_timestamps)?;
-    arguments.simple_collation()?;
+    let collation = arguments.collation()?;
     arguments.ignored(&["upsertSupplied"])?;
     arguments.finish()?;
-    Ok(statement)
+    Ok((statement, collation))
 }
 
 #[cfg(test)]

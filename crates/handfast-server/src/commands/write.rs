@@ -1,5 +1,6 @@
 //! Functions of all write commands: they check the size of a batch, read updates and write the errors of statements.
 
+use bson::RawDocumentBuf;
 use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 use handfast_store::{UpdateSpec, UpdateStatement, WriteError};
@@ -24,6 +25,23 @@ pub(super) fn check_batch(count: usize) -> CommandResult<()> {
 pub(super) fn bypass_options(arguments: &mut Arguments<'_>) -> CommandResult<bool> {
     arguments.lenient_flag("bypassDocumentValidation")?;
     Ok(arguments.lenient_flag("bypassEmptyTsReplacement")?.unwrap_or(false))
+}
+
+/// Returns the collation that all statements of a command have.
+///
+/// # Errors
+/// `NotImplemented` (238) for statements with different collations: a request has one.
+pub(super) fn common_collation(
+    collations: impl IntoIterator<Item = Option<RawDocumentBuf>>,
+) -> CommandResult<Option<RawDocumentBuf>> {
+    let mut collations = collations.into_iter();
+    let first = collations.next().flatten();
+    if collations.any(|other| other != first) {
+        let text = "statements of one command with different values of the option 'collation' are not supported: send a \
+                    command for each";
+        return Err(CommandError::new(Code::NotImplemented, text));
+    }
+    Ok(first)
 }
 
 /// Returns the statement of a write command that is explained.

@@ -44,7 +44,7 @@ impl Change {
         let options = CompileOptions::with_variables(&joined(variables, &statement.constants)?)?;
         let change = Change {
             filter: Filter::compile(&statement.filter, &options)?,
-            sort: Sort::compile(&statement.sort)?,
+            sort: Sort::compile(&statement.sort)?.under(options.collation.as_ref()),
             update: compile(
                 &statement.update,
                 UpdateOptions {
@@ -161,14 +161,14 @@ impl CompiledFindAndModify {
     pub fn compile(request: &FindAndModify) -> Result<Self> {
         let options = CompileOptions::with_variables(&request.variables)?;
         let filter = Filter::compile(&request.filter, &options)?;
-        let sort = Sort::compile(&request.sort)?;
+        let sort = Sort::compile(&request.sort)?.under(options.collation.as_ref());
         let projection = Projection::compile(&request.projection, &options)?;
         let (change, returns) = match &request.modification {
             Modification::Remove => (None, ReturnDocument::Before),
             Modification::Update { update, upsert, returns, array_filters } => {
                 let keep_empty_timestamps = request.keep_empty_timestamps;
                 let update = compile(update, UpdateOptions { array_filters, compile: options, keep_empty_timestamps })?;
-                let (filter, sort) = (filter.clone(), Sort::compile(&request.sort)?);
+                let (filter, sort) = (filter.clone(), sort.clone());
                 if *upsert {
                     check_upsert_filter(&filter)?;
                 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use bson::{RawBson, RawBsonRef, RawDocument};
-use handfast_mql::{Code, key};
+use handfast_mql::{Code, Collation, key};
 
 use crate::index::{Path, tuples};
 use crate::insertion::DOCUMENT_BYTES_MAX;
-use crate::{Error, Result};
+use crate::{Distinct, Error, Result};
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +19,7 @@ pub const DISTINCT_TOO_BIG: Code = Code(17217);
 #[derive(Debug)]
 pub struct DistinctValues {
     path: Path,
+    collation: Option<Collation>,
     /// Values by their encoded keys, which are in the order of the values.
     values: BTreeMap<Vec<u8>, RawBson>,
     bytes: usize,
@@ -27,7 +28,21 @@ pub struct DistinctValues {
 impl DistinctValues {
     /// Creates a collector of the values under a dotted path.
     pub fn new(path: &str) -> Self {
-        DistinctValues { path: path.split('.').map(Box::from).collect(), values: BTreeMap::new(), bytes: 0 }
+        DistinctValues {
+            path: path.split('.').map(Box::from).collect(),
+            collation: None,
+            values: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Creates a collector for a request, whose collation may make strings equal.
+    ///
+    /// # Errors
+    /// Returns the errors of a collation document.
+    pub fn of(request: &Distinct) -> Result<Self> {
+        let collation = request.collation.as_deref().map(Collation::parse).transpose()?.flatten();
+        Ok(DistinctValues { collation, ..DistinctValues::new(&request.key) })
     }
 
     /// Adds the values of a document.
@@ -41,7 +56,7 @@ impl DistinctValues {
             if value == RawBsonRef::Undefined {
                 continue;
             }
-            let encoded = key::encoded(value);
+            let encoded = key::encoded_under(value, self.collation.as_ref());
             if !self.values.contains_key(&encoded) {
                 // In an array an element has one byte for its type, its index as text, and its value.
                 self.bytes += encoded.len() + 8;

@@ -64,7 +64,7 @@ impl Selection {
         let options = CompileOptions::with_variables(&find.variables)?;
         Ok(Selection {
             filter: Filter::compile(&find.filter, &options)?,
-            sort: Sort::compile(&find.sort)?,
+            sort: Sort::compile(&find.sort)?.under(options.collation.as_ref()),
             projection: Projection::compile(&find.projection, &options)?,
             skip: find.skip,
             limit: find.limit,

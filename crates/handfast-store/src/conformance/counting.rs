@@ -82,7 +82,7 @@ async fn count_of_arrays_counts_documents(s: &Subject) -> Result<(), Failure> {
 }
 
 async fn distinct(s: &Subject, key: &str, filter: RawDocumentBuf) -> Result<Vec<RawBson>, Failure> {
-    Ok(s.store.distinct(Distinct { namespace: c(), key: key.to_owned(), filter, hint: None }).await?)
+    Ok(s.store.distinct(Distinct { namespace: c(), key: key.to_owned(), filter, hint: None, collation: None }).await?)
 }
 
 async fn distinct_values_in_order(s: &Subject) -> Result<(), Failure> {
@@ -117,7 +117,7 @@ async fn distinct_in_a_missing_collection(s: &Subject) -> Result<(), Failure> {
 
 async fn distinct_refuses_an_unknown_operator(s: &Subject) -> Result<(), Failure> {
     let filter = rawdoc! { "a": { "$frobnicate": 1 } };
-    let request = Distinct { namespace: c(), key: "a".to_owned(), filter, hint: None };
+    let request = Distinct { namespace: c(), key: "a".to_owned(), filter, hint: None, collation: None };
     refused(s.store.distinct(request).await, Code::BadValue)?;
     Ok(())
 }

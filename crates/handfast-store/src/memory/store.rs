@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
+use handfast_mql::collation::with_variable;
 use handfast_mql::{CompileOptions, Filter};
 
 use super::MemoryStore;
@@ -35,7 +36,7 @@ impl MemoryStore {
 
     /// Calls a function with each matching document until it returns `false`.
     fn each(&self, find: &Find, mut visit: impl FnMut(RawDocumentBuf) -> Result<bool>) -> Result<()> {
-        let filter = Filter::compile(&find.filter, &CompileOptions::default())?;
+        let filter = Filter::compile(&find.filter, &CompileOptions::with_variables(&find.variables)?)?;
         let context = self.sources().context(&find.variables);
         let state = self.state();
         let Some(collection) = state.collections.get(&find.namespace) else {
@@ -115,7 +116,8 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
-        let find = Find { hint: request.hint, ..Find::new(request.namespace, request.filter) };
+        let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
+        let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };
         let wanted = request.skip.saturating_add(request.limit.unwrap_or(u64::MAX));
         let mut counted = 0_u64;
         self.each(&find, |_| {
@@ -126,8 +128,9 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
-        let find = Find { hint: request.hint, ..Find::new(request.namespace, request.filter) };
-        let mut values = DistinctValues::new(&request.key);
+        let mut values = DistinctValues::of(&request)?;
+        let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
+        let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };
         self.each(&find, |document| {
             values.add(&document)?;
             Ok(true)

@@ -27,6 +27,7 @@ mod tests;
 
 use bson::raw::{CStr, CString, cstr};
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::collation::compares_text;
 use handfast_mql::filter::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate, RegexTest, implied};
 use handfast_mql::{CompileOptions, Context, Error, Filter, Path, Result};
 use handfast_store::{Aggregate, Explain, Explained, Find, Sources};
@@ -171,7 +172,16 @@ fn of_field(field: &FieldNode, scope: &Scope<'_>) -> Option<Weaker> {
         return None;
     }
     let is_id = scope.is_whole && first == "_id";
+    let has_collation = scope.context.collation().is_some();
     let (condition, is_exact) = match field.predicate() {
+        // The store compares by bytes.
+        Predicate::Compare(_, operand) if has_collation && compares_text(operand.value()) => return None,
+        Predicate::In(choices)
+            if has_collation && choices.values().iter().any(|choice| compares_text(choice.value())) =>
+        {
+            return None;
+        }
+        Predicate::ElementValue(_) if has_collation => return None,
         Predicate::Compare(comparison, operand) => (compared(*comparison, operand)?, true),
         Predicate::In(choices) => (chosen(choices)?, true),
         Predicate::Exists => (rawdoc! { "$exists": true }, true),

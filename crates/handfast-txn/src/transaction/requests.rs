@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
+use handfast_mql::collation::with_variable;
 use handfast_mql::expression::may_vary;
 use handfast_mql::pipeline::{Pipeline, Stage};
 use handfast_mql::{Code, CompileOptions};
@@ -68,7 +69,7 @@ impl Inner {
 /// Returns what a find reads: one document for a filter by `_id`, else all that match. A filter that depends on time or chance cannot be
 /// repeated, so it reads the whole collection.
 fn read_of(find: &Find) -> Read {
-    if let Some(id) = id_alone(&find.filter) {
+    if let Some(id) = id_alone(&find.filter, &find.variables) {
         return Read::Document(find.namespace.clone(), RawBson::from(id));
     }
     let namespace = find.namespace.clone();
@@ -128,6 +129,7 @@ impl DocumentStore for Transaction {
         let limit = request.limit;
         let mut find = Find::new(request.namespace, request.filter);
         (find.skip, find.limit, find.hint) = (request.skip, limit, request.hint);
+        find.variables = with_variable(find.variables, request.collation.as_deref());
         let mut counted = 0;
         let counting = self.inner.each(find, |_| {
             counted += 1;
@@ -138,8 +140,9 @@ impl DocumentStore for Transaction {
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
-        let find = Find { hint: request.hint, ..Find::new(request.namespace, request.filter) };
-        let mut values = DistinctValues::new(&request.key);
+        let mut values = DistinctValues::of(&request)?;
+        let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
+        let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };
         let collecting = self.inner.each(find, |document| {
             values.add(&document)?;
             Ok(true)

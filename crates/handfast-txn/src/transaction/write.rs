@@ -148,8 +148,8 @@ impl Inner {
         let context = Arc::new(self.shared.sources.context(&variables));
         let _stop = context.interrupt.stop_on_drop();
         let loops = loops_in_statement(statement);
-        self.claim_named(namespace, &statement.filter).await?;
-        let mut found = match id_alone(&statement.filter) {
+        self.claim_named(namespace, &statement.filter, &variables).await?;
+        let mut found = match id_alone(&statement.filter, &variables) {
             Some(id) if statement.hint.is_none() => MatchedDocuments::Document(self.get(namespace, id).await?),
             _ => MatchedDocuments::Cursor(self.find(find_of(request, statement, variables.into_owned())).await?),
         };
@@ -192,7 +192,7 @@ impl Inner {
             variables: request.variables.clone(),
             ..Find::new(request.namespace.clone(), statement.filter.clone())
         };
-        self.claim_named(&request.namespace, &statement.filter).await?;
+        self.claim_named(&request.namespace, &statement.filter, &request.variables).await?;
         let mut cursor = self.find(find).await?;
         while let Some(documents) = next_step(&mut *cursor).await? {
             for document in documents {
@@ -219,7 +219,7 @@ impl Inner {
             variables: request.variables.clone(),
             ..Find::new(namespace.clone(), request.filter.clone())
         };
-        self.claim_named(namespace, &request.filter).await?;
+        self.claim_named(namespace, &request.filter, &request.variables).await?;
         let mut cursor = self.find(find).await?;
         let found = next_step(&mut *cursor).await?.into_iter().flatten().next();
         let ids = Arc::clone(&self.shared.sources.ids);

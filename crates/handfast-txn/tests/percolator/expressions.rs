@@ -59,7 +59,13 @@ async fn matches_the_second(database: &Database, filter: RawDocumentBuf) {
     let found = found.unwrap_or_else(|error| panic!("{filter:?}: {error}"));
     assert_eq!(found.iter().map(|found| found.get_i32("_id").unwrap()).collect::<Vec<_>>(), [2], "{filter:?}");
     assert_eq!(database.count(Count::new(accounts(), filter.clone())).await.unwrap(), 1, "{filter:?}");
-    let distinct = Distinct { namespace: accounts(), key: "balance".to_owned(), filter: filter.clone(), hint: None };
+    let distinct = Distinct {
+        namespace: accounts(),
+        key: "balance".to_owned(),
+        filter: filter.clone(),
+        hint: None,
+        collation: None,
+    };
     assert_eq!(database.distinct(distinct).await.unwrap(), [bson::RawBson::Int32(2)], "{filter:?}");
     let pipeline = vec![rawdoc! { "$match": filter.clone() }, rawdoc! { "$count": "n" }];
     let mut cursor = database.aggregate(Aggregate::new(accounts(), pipeline)).await.unwrap();

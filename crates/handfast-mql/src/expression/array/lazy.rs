@@ -121,7 +121,7 @@ impl LazyOperator for SelectN {
             }
             Selection::Smallest | Selection::Largest => {
                 items.retain(|item| !matches!(item, RawBsonRef::Null | RawBsonRef::Undefined));
-                sort_items(&mut items);
+                sort_items(&mut items, scope.context.collation());
                 if let Selection::Largest = self.selection {
                     items.reverse();
                 }
@@ -236,7 +236,8 @@ fn sort_array(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<N
             if document.is_empty() {
                 return Err(invalid("it has no field"));
             }
-            SortBy::Fields(Sort::compile(document).map_err(|error| invalid(error.message()))?)
+            let sort = Sort::compile(document).map_err(|error| invalid(error.message()))?;
+            SortBy::Fields(sort.under(compiler.collation()))
         }
         other => match whole(
             &Value::Ref(other),
@@ -268,9 +269,12 @@ impl LazyOperator for SortArray {
         };
         let Some(array) = input.array_or_null(no_array)? else { return Ok(Value::NULL) };
         let mut items = value::items(array).collect::<Result<Vec<_>>>()?;
+        let collation = scope.context.collation();
         match &self.by {
-            SortBy::Value(Ordering::Greater) => items.sort_by(|left, right| order::compare(*right, *left)),
-            SortBy::Value(_) => sort_items(&mut items),
+            SortBy::Value(Ordering::Greater) => {
+                items.sort_by(|left, right| order::compare_under(*right, *left, collation));
+            }
+            SortBy::Value(_) => sort_items(&mut items, collation),
             SortBy::Fields(sort) => {
                 let empty = bson::RawDocumentBuf::new();
                 let keys = items

@@ -14,6 +14,7 @@ use super::{
     value::{self, Value, type_name},
 };
 use crate::{
+    collation::Collation,
     error::{Code, Error, Result},
     order,
 };
@@ -21,8 +22,8 @@ use crate::{
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::two("$arrayElemAt", element_at),
     Function::one("$size", size),
-    Function::two("$in", contains),
-    Function::many("$indexOfArray", Arity::Between(2, 4), index_of),
+    Function::two_under("$in", contains),
+    Function::many_under("$indexOfArray", Arity::Between(2, 4), index_of),
     Function::many("$concatArrays", Arity::AtLeast(0), concat),
     Function::many("$slice", Arity::Between(2, 3), slice),
     Function::one("$reverseArray", reverse),
@@ -92,17 +93,17 @@ fn size<'a>(value: Value<'a>) -> Result<Value<'a>> {
     Ok(count_value(count(array)))
 }
 
-fn contains<'a>(wanted: Value<'a>, array: Value<'a>) -> Result<Value<'a>> {
+fn contains<'a>(wanted: Value<'a>, array: Value<'a>, collation: Option<&Collation>) -> Result<Value<'a>> {
     let array = array_of(&array, 40_081, |kind| format!("$in requires an array as a second argument, found: {kind}"))?;
     for item in value::items(array) {
-        if value::compare(wanted.get(), Some(item?)).is_eq() {
+        if value::compare(wanted.get(), Some(item?), collation).is_eq() {
             return Ok(true.into());
         }
     }
     Ok(false.into())
 }
 
-fn index_of<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
+fn index_of<'a>(arguments: Vec<Value<'a>>, collation: Option<&Collation>) -> Result<Value<'a>> {
     const CODES: PositionCodes = PositionCodes { no_integer: 9_711_600, negative: 9_711_601 };
     let [array, wanted, range @ ..] = &arguments[..] else { return Ok(Value::NULL) };
     if array.is_nullish() {
@@ -113,7 +114,7 @@ fn index_of<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     let start = range.first().map_or(Ok(0), |value| position("$indexOfArray", "starting", value, CODES))?;
     let end = range.get(1).map_or(Ok(usize::MAX), |value| position("$indexOfArray", "ending", value, CODES))?;
     for (index, item) in value::items(array).enumerate().take(end).skip(start) {
-        if value::compare(wanted.get(), Some(item?)).is_eq() {
+        if value::compare(wanted.get(), Some(item?), collation).is_eq() {
             return Ok(count_value(index));
         }
     }
@@ -337,8 +338,8 @@ fn pair_of_document(pair: &bson::RawDocument) -> Result<(&str, RawBsonRef<'_>)> 
 }
 
 /// Sorts items in the order of values, keeping equal ones as they were.
-pub(crate) fn sort_items(items: &mut [RawBsonRef<'_>]) {
-    items.sort_by(|left, right| order::compare(*left, *right));
+pub(crate) fn sort_items(items: &mut [RawBsonRef<'_>], collation: Option<&Collation>) {
+    items.sort_by(|left, right| order::compare_under(*left, *right, collation));
 }
 
 /// Returns an array of items, within the bound for values.

@@ -6,6 +6,7 @@ use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, raw::c
 
 use super::{collection_name, path_of, string, unknown, visit_values};
 use crate::{
+    collation::Collation,
     context::{CompileOptions, Context},
     error::{Code, Error, Result},
     expression::{
@@ -103,6 +104,7 @@ impl GraphLookup {
             seen: HashSet::new(),
             found: Vec::new(),
             memory: StageMemory::new("$graphLookup", context),
+            collation: context.collation().cloned(),
         };
         let value = self.start_with.evaluate(document, context)?;
         walk.reach(value.or_null())?;
@@ -134,6 +136,7 @@ pub struct GraphSearch<'p> {
     seen: HashSet<Vec<u8>>,
     found: Vec<RawDocumentBuf>,
     memory: StageMemory,
+    collation: Option<Collation>,
 }
 
 impl GraphSearch<'_> {
@@ -195,7 +198,7 @@ impl GraphSearch<'_> {
     }
 
     fn reach_one(&mut self, value: RawBsonRef<'_>) -> Result<()> {
-        let identity = key::encoded(value);
+        let identity = key::encoded_under(value, self.collation.as_ref());
         self.memory.reserve(2 * identity.len() + ENTRY_BYTES)?;
         if self.asked.insert(identity) {
             self.frontier.push(value::to_owned(value));

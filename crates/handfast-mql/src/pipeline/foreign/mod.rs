@@ -80,7 +80,7 @@ impl Let {
     fn declared(&self, options: &CompileOptions) -> CompileOptions {
         let mut variables = options.variables.clone();
         variables.extend(self.variables.iter().map(|(name, _)| name.clone()));
-        CompileOptions { variables }
+        CompileOptions { variables, collation: options.collation.clone() }
     }
 
     /// Returns the values of all variables for a document: the ones around, and these over them.

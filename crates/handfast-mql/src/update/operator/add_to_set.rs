@@ -8,7 +8,7 @@ use super::super::tree::{Container, Value};
 use super::Target;
 use super::set_of_values::SetOfValues;
 
-/// The values to add: distinct, in order.
+/// The values to add: distinct in the order of bytes, in order.
 #[derive(Debug)]
 pub(in crate::update) struct AddToSet {
     values: Vec<OwnedElement>,
@@ -19,7 +19,7 @@ impl AddToSet {
         let Some(each) = each_clause(operand)? else {
             return Ok(AddToSet { values: vec![OwnedElement::new(operand.value()?)] });
         };
-        let mut set = SetOfValues::new();
+        let mut set = SetOfValues::new(None);
         let mut values = Vec::new();
         for value in elements(each) {
             let value = value?.value()?;
@@ -36,8 +36,15 @@ impl AddToSet {
 
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, context: &Context) -> Result<bool> {
         if target.at.is_none() {
-            target.growth.reserve(array_bytes(self.values()))?;
-            return target.assign(Value::Open(Container::array(self.values().map(Value::Borrowed))));
+            let mut set = SetOfValues::new(context.collation());
+            let mut distinct = Vec::with_capacity(self.values.len());
+            for value in self.values() {
+                if set.insert(value.value()?) {
+                    distinct.push(value);
+                }
+            }
+            target.growth.reserve(array_bytes(distinct.iter().copied()))?;
+            return target.assign(Value::Open(Container::array(distinct.into_iter().map(Value::Borrowed))));
         }
         let name = target.name.as_str();
         let (array, growth) = target.into_array(|value| {
@@ -49,11 +56,11 @@ impl AddToSet {
         let mut new = vec![true; self.values.len()];
         {
             // The set has the values to add, as they are usually fewer than the elements of the array.
-            let mut wanted = SetOfValues::new();
-            let mut present = SetOfValues::new();
-            for value in &self.values {
+            let mut wanted = SetOfValues::new(context.collation());
+            let mut present = SetOfValues::new(context.collation());
+            for (value, new) in self.values.iter().zip(&mut new) {
                 context.step()?;
-                wanted.insert(value.element().value()?);
+                *new = wanted.insert(value.element().value()?);
             }
             for at in 0..array.len() {
                 context.step()?;
@@ -65,7 +72,7 @@ impl AddToSet {
                 }
             }
             for (value, new) in self.values.iter().zip(&mut new) {
-                *new = !present.contains(value.element().value()?);
+                *new &= !present.contains(value.element().value()?);
             }
         }
         let added = || self.values().zip(&new).filter(|(_, new)| **new).map(|(value, _)| value);

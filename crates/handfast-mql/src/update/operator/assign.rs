@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use bson::{RawBson, RawBsonRef};
 
 use crate::element::{Element, OwnedElement};
-use crate::{Code, Error, Result, bson_type, order};
+use crate::{Code, Context, Error, Result, bson_type, order};
 
 use super::super::tree::Value;
 use super::{Scope, Target};
@@ -31,9 +31,9 @@ impl Extreme {
         self.operand.element()
     }
 
-    pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>) -> Result<bool> {
+    pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, context: &Context) -> Result<bool> {
         if let Some(current) = target.current()
-            && order::compare(self.operand.element().value()?, current.value()?) != self.wins
+            && order::compare_under(self.operand.element().value()?, current.value()?, context.collation()) != self.wins
         {
             return Ok(false);
         }

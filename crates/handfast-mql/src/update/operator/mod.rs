@@ -144,7 +144,7 @@ impl Action {
             Action::SetOnInsert(value) if scope.inserting => target.assign(Value::Borrowed(value.element())),
             Action::SetOnInsert(_) | Action::RenameFrom => Ok(false),
             Action::Unset => Ok(target.remove()),
-            Action::Extreme(extreme) => extreme.apply(target),
+            Action::Extreme(extreme) => extreme.apply(target, scope.context),
             Action::CurrentDate(date) => date.apply(target, scope),
             Action::Arithmetic(arithmetic) => arithmetic.apply(target, scope),
             Action::Bit(bit) => bit.apply(target, scope),

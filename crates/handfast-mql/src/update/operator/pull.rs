@@ -51,7 +51,10 @@ impl Pull {
 
     fn takes(&self, element: Element<'_>, buffer: &mut Vec<u8>, context: &Context) -> Result<bool> {
         match self {
-            Pull::Equal(value) => Ok(order::compare(element.value()?, value.element().value()?) == Ordering::Equal),
+            Pull::Equal(value) => {
+                let order = order::compare_under(element.value()?, value.element().value()?, context.collation());
+                Ok(order == Ordering::Equal)
+            }
             Pull::Documents(filter) => match element.as_document()? {
                 Some(document) => filter.matches(document, context),
                 None => Ok(false),
@@ -113,7 +116,7 @@ impl PullAll {
 
     pub(super) fn apply(&self, target: Target<'_, '_>, scope: &Scope<'_, '_>) -> Result<bool> {
         let (array, _) = target.into_array(not_an_array)?;
-        let mut values = SetOfValues::new();
+        let mut values = SetOfValues::new(scope.context.collation());
         if let Some(list) = self.values.element().as_array()? {
             for value in elements(list) {
                 scope.context.step()?;

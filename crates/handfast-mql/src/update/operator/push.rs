@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use bson::RawBsonRef;
 
 use crate::element::{Element, OwnedElement, elements, find};
-use crate::{Code, Context, Error, Result, bson_type, order};
+use crate::{Code, Collation, Context, Error, Result, bson_type, order};
 
 use super::super::growth::array_bytes;
 use super::super::tree::{Container, Value};
@@ -93,7 +93,7 @@ impl Push {
             // Each element is compared as often as the number of elements has digits in base two.
             let length = array.len() as u64;
             context.steps(length.saturating_mul(length.checked_ilog2().unwrap_or(0).into()))?;
-            let order = sort.order(array)?;
+            let order = sort.order(array, context.collation())?;
             array.reorder(&order);
         }
         let length = array.len();
@@ -199,14 +199,16 @@ impl PushSort {
     }
 
     /// Returns the indexes of the elements in the order of the sort, which is stable.
-    fn order(&self, array: &Container<'_>) -> Result<Vec<usize>> {
+    fn order(&self, array: &Container<'_>, collation: Option<&Collation>) -> Result<Vec<usize>> {
         let mut order: Vec<usize> = (0..array.len()).collect();
         let values: Vec<RawBsonRef<'_>> = order
             .iter()
             .map(|&at| array.element(at).map_or(Ok(RawBsonRef::Null), |element| element.value()))
             .collect::<Result<_>>()?;
         match self {
-            PushSort::Whole(direction) => order.sort_by(|&a, &b| direction.apply(order::compare(values[a], values[b]))),
+            PushSort::Whole(direction) => {
+                order.sort_by(|&a, &b| direction.apply(order::compare_under(values[a], values[b], collation)));
+            }
             PushSort::Fields(fields) => {
                 let keys: Vec<Vec<RawBsonRef<'_>>> = values
                     .iter()
@@ -215,7 +217,7 @@ impl PushSort {
                 order.sort_by(|&a, &b| {
                     let pairs = keys[a].iter().zip(&keys[b]).zip(fields);
                     pairs
-                        .map(|((&a, &b), (_, direction))| direction.apply(order::compare(a, b)))
+                        .map(|((&a, &b), (_, direction))| direction.apply(order::compare_under(a, b, collation)))
                         .find(|ordering| ordering.is_ne())
                         .unwrap_or(Ordering::Equal)
                 });

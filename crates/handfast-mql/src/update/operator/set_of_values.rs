@@ -5,32 +5,36 @@ use std::collections::BTreeSet;
 
 use bson::RawBsonRef;
 
-use crate::order;
+use crate::{Collation, order};
 
 /// A set of values that are compared in BSON order. A search for n values among m takes n log m steps: `$addToSet` and `$pullAll`
 /// of two long arrays must not stop the server.
-pub(super) struct SetOfValues<'v>(BTreeSet<OrderedValue<'v>>);
+pub(super) struct SetOfValues<'v> {
+    values: BTreeSet<OrderedValue<'v>>,
+    collation: Option<&'v Collation>,
+}
 
-struct OrderedValue<'v>(RawBsonRef<'v>);
+struct OrderedValue<'v>(RawBsonRef<'v>, Option<&'v Collation>);
 
 impl<'v> SetOfValues<'v> {
-    pub(super) fn new() -> Self {
-        SetOfValues(BTreeSet::new())
+    /// Creates an empty set whose strings are compared by a collation.
+    pub(super) fn new(collation: Option<&'v Collation>) -> Self {
+        SetOfValues { values: BTreeSet::new(), collation }
     }
 
     /// Adds a value, and returns `false` if the set contained it.
     pub(super) fn insert(&mut self, value: RawBsonRef<'v>) -> bool {
-        self.0.insert(OrderedValue(value))
+        self.values.insert(OrderedValue(value, self.collation))
     }
 
     pub(super) fn contains(&self, value: RawBsonRef<'v>) -> bool {
-        self.0.contains(&OrderedValue(value))
+        self.values.contains(&OrderedValue(value, self.collation))
     }
 }
 
 impl Ord for OrderedValue<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        order::compare(self.0, other.0)
+        order::compare_under(self.0, other.0, self.1)
     }
 }
 

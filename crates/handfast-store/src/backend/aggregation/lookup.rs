@@ -42,10 +42,11 @@ impl<'p> LookupStep<'p> {
         LookupStep { environment, lookup, input, context, waiting: Vec::new(), known, known_bytes: 0 }
     }
 
-    /// Returns the find in the other collection, without variables.
+    /// Returns the find in the other collection, without variables other than the collation.
     fn find(&self, filter: RawDocumentBuf) -> Result<Option<Find>> {
         let Some(from) = &self.lookup.from else { return Ok(None) };
-        Ok(Some(Find::new(self.environment.namespace(None, from)?, filter)))
+        let find = Find::new(self.environment.namespace(None, from)?, filter);
+        Ok(Some(Find { variables: self.context.only_collation(), ..find }))
     }
 
     async fn attach_all(&mut self, documents: Vec<RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
@@ -125,8 +126,9 @@ impl<'p> LookupStep<'p> {
         let find = self.existing(all)?;
         let found = collect(&mut Source::find(&self.environment.store, find), "$lookup", self.context).await?;
         let mut bytes = 0;
+        let options = CompileOptions { collation: self.context.collation().cloned(), ..CompileOptions::default() };
         for filter in asked {
-            let compiled = Filter::compile(filter, &CompileOptions::default())?;
+            let compiled = Filter::compile(filter, &options)?;
             let mut own = Collected::new(self.context);
             for document in &found.documents {
                 if compiled.matches(document, self.context)? {

@@ -18,7 +18,7 @@ fn c() -> Namespace {
 
 /// Returns the filter, sort, skip and limit of the find that replaces the first stages, and how many stages it replaces.
 fn pushed(stages: Vec<RawDocumentBuf>) -> (RawDocumentBuf, RawDocumentBuf, u64, Option<u64>, usize) {
-    let options = CompileOptions { variables: vec!["v".to_owned(), "without_value".to_owned()] };
+    let options = CompileOptions { variables: vec!["v".to_owned(), "without_value".to_owned()], collation: None };
     let pipeline = Pipeline::compile(&stages, &options).expect("valid");
     let find = Find { variables: rawdoc! { "v": 1 }, ..Find::new(c(), rawdoc! {}) };
     let (find, taken) = push_down(find, &pipeline);

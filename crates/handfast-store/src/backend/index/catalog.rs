@@ -1,7 +1,7 @@
 //! The list of a collection's indexes: the comparison of a new definition with the existing ones, and the choice of indexes by
 //! a selector.
 //!
-//! Two definitions are *the same index* if key, `unique`, `sparse` and partial filter are equal; name, lifetime and
+//! Two definitions are *the same index* if key, `unique`, `sparse`, partial filter and collation are equal; name, lifetime and
 //! `hidden` are settings of it. No two indexes share a name, or are the same index.
 
 use handfast_mql::Code;
@@ -138,6 +138,7 @@ fn same_index(one: &IndexSpec, other: &IndexSpec) -> bool {
         && one.unique == other.unique
         && one.sparse == other.sparse
         && one.partial_filter == other.partial_filter
+        && one.collation == other.collation
 }
 
 fn same_settings(one: &IndexSpec, other: &IndexSpec) -> bool {

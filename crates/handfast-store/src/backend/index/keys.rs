@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 use handfast_mql::key::{self, Direction};
-use handfast_mql::{Code, CompileOptions, Context, Filter};
+use handfast_mql::{Code, Collation, CompileOptions, Context, Filter};
 
 use super::duplicate::key_document;
 use super::specification::{cannot_create, direction};
@@ -28,6 +28,7 @@ pub struct Index {
     directions: Vec<Direction>,
     descending: Vec<bool>,
     partial: Option<Filter>,
+    collation: Option<Collation>,
 }
 
 impl Index {
@@ -40,14 +41,16 @@ impl Index {
             let descending = direction(value) == Some(-1);
             directions.push(if descending { Direction::Descending } else { Direction::Ascending });
         }
+        let collation = spec.collation.as_deref().map(Collation::parse).transpose()?.flatten();
+        let options = CompileOptions { collation: collation.clone(), ..CompileOptions::default() };
         let partial = match &spec.partial_filter {
-            Some(filter) => Some(Filter::compile(filter, &CompileOptions::default()).map_err(|error| {
+            Some(filter) => Some(Filter::compile(filter, &options).map_err(|error| {
                 cannot_create(format!("the partial filter is not valid: {error}")).with_source(error)
             })?),
             None => None,
         };
         let descending = directions.iter().map(|direction| *direction == Direction::Descending).collect();
-        Ok(Index { spec, paths, directions, descending, partial })
+        Ok(Index { spec, paths, directions, descending, partial, collation })
     }
 
     /// Returns the definition.
@@ -63,6 +66,11 @@ impl Index {
     /// Returns for each field whether it is descending.
     pub fn descending(&self) -> &[bool] {
         &self.descending
+    }
+
+    /// Returns the collation of the keys.
+    pub fn collation(&self) -> Option<&Collation> {
+        self.collation.as_ref()
     }
 
     /// Returns the filter of a partial index.
@@ -106,7 +114,10 @@ impl Index {
         for (value, direction) in tuple.iter().zip(&self.directions) {
             match value {
                 Some(RawBsonRef::Undefined) => key::encode_empty_array(*direction, &mut encoded),
-                value => key::encode_directed(value.unwrap_or(RawBsonRef::Null), *direction, &mut encoded),
+                value => {
+                    let (value, collation) = (value.unwrap_or(RawBsonRef::Null), self.collation.as_ref());
+                    key::encode_directed_under(value, *direction, collation, &mut encoded);
+                }
             }
         }
         encoded
@@ -128,7 +139,11 @@ impl Index {
         if elements.next().is_some() {
             return Err(self.bound_mismatch(bound));
         }
-        Ok(key::encode_compound(values.into_iter().zip(self.directions.iter().copied())))
+        let mut encoded = Vec::new();
+        for (value, direction) in values.into_iter().zip(&self.directions) {
+            key::encode_directed_under(value, *direction, self.collation.as_ref(), &mut encoded);
+        }
+        Ok(encoded)
     }
 
     fn bound_mismatch(&self, bound: &RawDocument) -> Error {

@@ -4,7 +4,7 @@
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use handfast_mql::Code;
+use handfast_mql::{Code, Collation};
 
 use crate::{Error, IndexSpec, Result, notation};
 
@@ -57,7 +57,7 @@ impl IndexSpec {
                 "partialFilterExpression" => spec.partial_filter = Some(as_document(option, value)?),
                 "expireAfterSeconds" => spec.expire_after_seconds = Some(as_seconds(value, document)?),
                 "v" => check_version(value)?,
-                "collation" => check_collation(value)?,
+                "collation" => spec.collation = collation(value)?,
                 "background" => spec.background = Some(as_bool(option, value)?),
                 // Obsolete, and without effect in MongoDB too.
                 "ns" | "dropDups" => {}
@@ -85,6 +85,9 @@ impl IndexSpec {
             if set {
                 document.append(name, true);
             }
+        }
+        if let Some(collation) = &self.collation {
+            document.append(cstr!("collation"), collation.clone());
         }
         if let Some(background) = self.background {
             document.append(cstr!("background"), background);
@@ -150,6 +153,7 @@ impl IndexSpec {
             ("hidden", self.hidden),
             ("partialFilterExpression", self.partial_filter.is_some()),
             ("expireAfterSeconds", self.expire_after_seconds.is_some()),
+            ("collation", self.collation.is_some()),
         ];
         for (option, given) in options {
             // The index on `_id` is unique, so `unique: true` is allowed.
@@ -333,13 +337,10 @@ fn check_version(value: RawBsonRef<'_>) -> Result<()> {
     }
 }
 
-fn check_collation(value: RawBsonRef<'_>) -> Result<()> {
-    let locale = value.as_document().map(|collation| collation.get_str("locale").unwrap_or_default());
-    match locale {
-        Some("simple") => Ok(()),
-        Some(_) => Err(cannot_create("the option 'collation' is not supported, except {locale: 'simple'}")),
-        None => Err(mismatch("collation", "an object", value)),
-    }
+/// Returns the collation with all of its fields; `None` for the simple one.
+fn collation(value: RawBsonRef<'_>) -> Result<Option<RawDocumentBuf>> {
+    let given = value.as_document().ok_or_else(|| mismatch("collation", "an object", value))?;
+    Ok(Collation::parse(given)?.map(|collation| collation.document().to_owned()))
 }
 
 fn as_document(option: &str, value: RawBsonRef<'_>) -> Result<RawDocumentBuf> {

@@ -112,6 +112,11 @@ fn a_definition_is_read_back_as_it_was_written() {
         hidden: true,
         background: Some(false),
         partial_filter: Some(rawdoc! { "a": 1 }),
+        collation: IndexSpec::from_document(
+            &rawdoc! { "key": { "a": 1 }, "name": "a", "collation": { "locale": "de" } },
+        )
+        .expect("accepted")
+        .collation,
         expire_after_seconds: Some(1 << 40),
         ..spec(rawdoc! { "a": 1, "b": -1.0 })
     };
@@ -138,7 +143,11 @@ fn invalid_definitions_are_refused() {
     assert_eq!(base(rawdoc! { "partialFilterExpression": 1 }), Err(14));
     assert_eq!(base(rawdoc! { "expireAfterSeconds": "1" }), Err(67));
     assert_eq!(base(rawdoc! { "v": 7 }), Err(67));
-    assert_eq!(base(rawdoc! { "collation": { "locale": "de" } }), Err(67));
+    assert_eq!(base(rawdoc! { "collation": { "locale": "simple" } }).expect("ok").collation, None);
+    let full = base(rawdoc! { "collation": { "locale": "de", "strength": 1 } }).expect("ok").collation.expect("kept");
+    assert_eq!((full.iter().count(), full.get_i32("strength").unwrap()), (10, 1), "all fields");
+    assert_eq!(base(rawdoc! { "collation": { "locale": "xx" } }), Err(2));
+    assert_eq!(base(rawdoc! { "collation": 1 }), Err(14));
     let code = |document: RawDocumentBuf| IndexSpec::from_document(&document).map_err(|error| error.code().0);
     assert_eq!(code(rawdoc! { "name": "x" }), Err(9));
     assert_eq!(code(rawdoc! { "key": { "a": 1 } }), Err(9));

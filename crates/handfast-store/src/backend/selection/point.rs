@@ -4,6 +4,7 @@
 //! a filter compares by equality alone have equal keys exactly if they are equal, and no other document can have that `_id`.
 
 use bson::{RawBsonRef, RawDocument};
+use handfast_mql::collation::{self, compares_text};
 
 use crate::Find;
 
@@ -20,20 +21,30 @@ impl Find {
             && self.max.is_none()
             && !self.return_key
             && !self.show_record_id;
-        if plain { id_alone(&self.filter) } else { None }
+        if plain { alone(&self.filter) } else { None }
     }
 }
 
-/// Returns the `_id` that a filter compares with, if it has no other condition.
-pub fn id_alone(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
+/// Returns the `_id` that a filter compares with, if it has no other condition and no collation makes other values equal to it.
+pub fn id_alone<'f>(filter: &'f RawDocument, variables: &RawDocument) -> Option<RawBsonRef<'f>> {
+    alone(filter).filter(|id| is_one_value(*id, variables))
+}
+
+/// Returns whether only this value equals it, under the collation among these variables.
+fn is_one_value(id: RawBsonRef<'_>, variables: &RawDocument) -> bool {
+    !compares_text(id) || variables.is_empty() || matches!(variables.get(collation::VARIABLE.as_str()), Ok(None))
+}
+
+fn alone(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
     let mut fields = filter.iter();
     let (name, value) = fields.next()?.ok()?;
     (name == "_id" && is_compared_whole(value) && fields.next().is_none()).then_some(value)
 }
 
-/// Returns the `_id` that a filter compares with, whatever other conditions it has.
-pub fn named_id(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
-    filter.get("_id").ok().flatten().filter(|value| is_compared_whole(*value))
+/// Returns the `_id` that a filter compares with, whatever other conditions it has, if no collation makes other values equal to it.
+pub fn named_id<'f>(filter: &'f RawDocument, variables: &RawDocument) -> Option<RawBsonRef<'f>> {
+    let id = filter.get("_id").ok().flatten().filter(|value| is_compared_whole(*value));
+    id.filter(|id| is_one_value(*id, variables))
 }
 
 /// Returns whether a filter with this value is a plain comparison. A document of operators is none, an array also matches elements,

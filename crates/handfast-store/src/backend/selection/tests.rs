@@ -96,10 +96,19 @@ fn an_id_is_recognised_where_nothing_but_equality_decides() {
         rawdoc! { "_id": {} },
     ];
     for filter in one {
-        assert!(id_alone(&filter).is_some_and(|id| Some(id) == named_id(&filter)), "{filter:?}");
+        assert!(
+            id_alone(&filter, &rawdoc! {}).is_some_and(|id| Some(id) == named_id(&filter, &rawdoc! {})),
+            "{filter:?}"
+        );
+    }
+    // Under a collation, a string may equal other strings.
+    let english = handfast_mql::collation::with_variable(rawdoc! {}, Some(&rawdoc! { "locale": "en", "strength": 1 }));
+    assert!(id_alone(&rawdoc! { "_id": 1 }, &english).is_some() && named_id(&rawdoc! { "_id": 1 }, &english).is_some());
+    for id in [rawdoc! { "_id": "a" }, rawdoc! { "_id": { "kind": "ads" } }] {
+        assert!(id_alone(&id, &english).is_none() && named_id(&id, &english).is_none(), "{id:?}");
     }
     let with_more = rawdoc! { "n": 1, "_id": { "a": 1 } };
-    assert!(id_alone(&with_more).is_none() && named_id(&with_more).is_some());
+    assert!(id_alone(&with_more, &rawdoc! {}).is_none() && named_id(&with_more, &rawdoc! {}).is_some());
     let others = [
         rawdoc! {},
         rawdoc! { "n": 1 },
@@ -111,6 +120,6 @@ fn an_id_is_recognised_where_nothing_but_equality_decides() {
         rawdoc! { "_id.a": 1 },
     ];
     for filter in others {
-        assert!(id_alone(&filter).is_none() && named_id(&filter).is_none(), "{filter:?}");
+        assert!(id_alone(&filter, &rawdoc! {}).is_none() && named_id(&filter, &rawdoc! {}).is_none(), "{filter:?}");
     }
 }

@@ -87,7 +87,7 @@ impl DocumentCheck {
         let is_repeatable = !may_vary(&find.filter) && !may_take_long(&find.filter);
         Some(DocumentCheck {
             filter: is_repeatable.then_some(filter),
-            sort: Sort::compile(&find.sort).ok()?,
+            sort: Sort::compile(&find.sort).ok()?.under(options.collation.as_ref()),
             context: sources.context(&find.variables),
             last: None,
             seen: HashSet::new(),

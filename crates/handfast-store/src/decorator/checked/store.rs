@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
-use handfast_mql::order;
+use handfast_mql::{Collation, order};
 
 use super::cursor::{CheckedCursor, Expected};
 use super::outcome::{self, FindAndModifyShape, Shape};
@@ -96,10 +96,12 @@ impl<S: DocumentStore> DelegatingStore for Checked<S> {
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        let collation = request.collation.as_deref().and_then(|given| Collation::parse(given).ok().flatten());
         let result = self.store.distinct(request).await;
         self.check(Operation::Distinct, result, |values| {
             for pair in values.windows(2) {
-                let order = order::compare(pair[0].as_raw_bson_ref(), pair[1].as_raw_bson_ref());
+                let (one, next) = (pair[0].as_raw_bson_ref(), pair[1].as_raw_bson_ref());
+                let order = order::compare_under(one, next, collation.as_ref());
                 require!(order.is_lt(), "{:?} after {:?}", pair[1], pair[0]);
             }
             Ok(())

@@ -118,7 +118,7 @@ async fn notices(defect: Defect) -> bool {
     let statement = DeleteStatement { filter: rawdoc! { "n": { "$gt": 50 } }, multi: false, hint: None };
     let _ = store.delete(Delete::new(c(), vec![statement])).await;
     let _ = store.count(Count { limit: Some(3), ..Count::new(c(), rawdoc! {}) }).await;
-    let distinct = Distinct { namespace: c(), key: "n".to_owned(), filter: rawdoc! {}, hint: None };
+    let distinct = Distinct { namespace: c(), key: "n".to_owned(), filter: rawdoc! {}, hint: None, collation: None };
     let _ = store.distinct(distinct).await;
     !store.breaches().is_empty()
 }
