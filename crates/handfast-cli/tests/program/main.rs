@@ -17,6 +17,7 @@ mod full_disk;
 mod health;
 mod history;
 mod http_api;
+mod http_limits;
 mod kills;
 mod lifetime;
 mod limits;
