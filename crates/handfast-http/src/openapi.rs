@@ -139,6 +139,8 @@ fn problem<S>(routes: &[Route<S>], description: &Description) -> Value {
 fn parameter(place: &str, parameter: &Parameter) -> Value {
     let schema = match parameter.value {
         ParameterValue::Integer { maximum } => json!({ "type": "integer", "minimum": 1, "maximum": maximum }),
+        ParameterValue::Place => json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX }),
+        ParameterValue::OneOf { values } => json!({ "type": "string", "enum": values }),
         ParameterValue::Date => json!({ "type": "string", "format": "date" }),
         ParameterValue::Text { length_max } => json!({ "type": "string", "minLength": 1, "maxLength": length_max }),
     };

@@ -87,9 +87,18 @@ pub(crate) struct Parameter {
 /// The values of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ParameterValue {
-    Integer { maximum: u64 },
+    Integer {
+        maximum: u64,
+    },
+    /// A whole number of 0 or more.
+    Place,
     Date,
-    Text { length_max: usize },
+    OneOf {
+        values: &'static [&'static str],
+    },
+    Text {
+        length_max: usize,
+    },
 }
 
 /// The answer to a request that succeeded.

@@ -14,7 +14,7 @@ use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, connect, handfa
 const WATCHED: Duration = Duration::from_millis(200);
 const ORIGIN: &str = "https://app.example.org";
 
-fn serve(scratch: &Scratch, further: &[&str]) -> Result<Serve> {
+pub(crate) fn serve(scratch: &Scratch, further: &[&str]) -> Result<Serve> {
     Serve::start(handfast(scratch, &FREE_PORT).args(["--http", "127.0.0.1:0", "--log-level", "error"]).args(further))
 }
 
@@ -25,7 +25,7 @@ fn address(serve: &Serve) -> Result<String> {
 }
 
 /// Sends the text as the last request of a connection, and returns the answer.
-fn ask(serve: &Serve, request: &str, headers: &str, body: &str) -> Result<String> {
+pub(crate) fn ask(serve: &Serve, request: &str, headers: &str, body: &str) -> Result<String> {
     let mut stream = connect(&address(serve)?)?;
     let length = body.len();
     let head =

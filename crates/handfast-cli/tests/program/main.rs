@@ -18,6 +18,7 @@ mod health;
 mod history;
 mod http_api;
 mod http_limits;
+mod http_statements;
 mod kills;
 mod lifetime;
 mod limits;

@@ -28,6 +28,7 @@ mod readiness;
 mod reads;
 mod routes;
 mod schemas;
+mod statements;
 mod synced;
 mod trees;
 mod two_phase;

@@ -105,6 +105,7 @@ pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
             Column::Number("Held"),
             Column::Number("Not final"),
             Column::Number("Changes"),
+            Column::Text("Statement"),
         ];
         page.body.push(&table("Accounts, in minor units", &columns, &rows));
     } else {
@@ -134,7 +135,7 @@ async fn accounts(client: &mut RequestClient, database: &str, ledger: &str, acco
         let balance = match balance {
             Ok(balance) => balance,
             Err(problem) => {
-                rows.push(failed_row(text(cut(&shown(&id))), &problem, 7));
+                rows.push(failed_row(text(cut(&shown(&id))), &problem, 8));
                 continue;
             }
         };
@@ -148,9 +149,19 @@ async fn accounts(client: &mut RequestClient, database: &str, ledger: &str, acco
             number("held"),
             number("pending"),
             number("seqId"),
+            files(database, ledger, &id),
         ]);
     }
     rows
+}
+
+/// Returns the links to the changes of an account.
+fn files(database: &str, ledger: &str, account: &Bson) -> Html {
+    let own = format!("/v1/{}/ledgers/{}/accounts/{}", encoded(database), encoded(ledger), encoded(&shown(account)));
+    let mut html = link(&format!("{own}/statement"), "JSON");
+    html!(html, ", ");
+    html.push(&link(&format!("{own}/export?format=csv"), "CSV"));
+    html
 }
 
 fn entry_row(ledger: &FoundPattern, entry: &Document) -> Vec<Html> {
