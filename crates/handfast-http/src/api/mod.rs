@@ -64,6 +64,7 @@ use crate::route::{self, CheckLogin, IDEMPOTENCY_KEY, RequestLimits, RouterOptio
 
 pub use command_server::{CommandClient, CommandServer, NotReady};
 pub(crate) use dashboard::problem_page;
+pub(crate) use login::RequestClient;
 
 use events::Events;
 use idempotency::Idempotency;
@@ -238,9 +239,17 @@ fn check_host(headers: &HeaderMap) -> Result<()> {
 }
 
 impl Api {
+    /// Returns the client whose login was checked before the body was read; another one with this login if it is in use.
+    async fn client(&self, call: &Call) -> Result<RequestClient> {
+        match call.take_client() {
+            Some(client) => Ok(client),
+            None => self.logins.client(&call.headers).await,
+        }
+    }
+
     /// Runs a command that changes something, once for each idempotency key, if the request has one.
     async fn write(&self, call: &Call, command: Document) -> Result<Response> {
-        let mut client = self.logins.client(&call.headers).await?;
+        let mut client = self.client(call).await?;
         let (database, key) = (call.path("database").to_owned(), call.header(IDEMPOTENCY_KEY)?.map(str::to_owned));
         let idempotency = Arc::clone(&self.idempotency);
         let work = async move {
@@ -273,21 +282,21 @@ impl Api {
     /// Runs a command that cannot be part of a transaction, and so has no idempotency key.
     async fn step(&self, call: &Call, command: Document) -> Result<Response> {
         refuse_key(call)?;
-        let mut client = self.logins.client(&call.headers).await?;
+        let mut client = self.client(call).await?;
         let database = call.path("database").to_owned();
         self.run_to_the_end(async move { client.run(&database, &command).await }).await
     }
 
     /// Runs a command that a form of the dashboard sends, and returns its reply.
     async fn page_step(&self, call: &Call, command: Document) -> Result<Document> {
-        let mut client = self.logins.client(&call.headers).await?;
+        let mut client = self.client(call).await?;
         let database = call.path("database").to_owned();
         self.finish(async move { client.run(&database, &command).await }).await
     }
 
     /// Runs a command that changes nothing.
     async fn read(&self, call: &Call, command: Document) -> Result<Response> {
-        let mut client = self.logins.client(&call.headers).await?;
+        let mut client = self.client(call).await?;
         Ok(answer(client.run(call.path("database"), &command).await?))
     }
 }
@@ -297,7 +306,7 @@ async fn document(api: &Api) -> Result<Response> {
 }
 
 async fn server_metrics(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let status = client.run("admin", &doc! { "serverStatus": 1 }).await?;
     let headers = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
     Ok((headers, metrics::text(&status, &api.requests)).into_response())

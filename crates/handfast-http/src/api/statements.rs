@@ -108,7 +108,7 @@ pub(super) async fn statement(api: &Api, call: Call) -> Result<Response> {
     let account = Account::of(&call)?;
     let limit = number(&call, "limit", 1, LINES_MAX.into())?.unwrap_or(LIMIT.into());
     let after = number(&call, "after", 0, i64::MAX)?.unwrap_or(0);
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let (mut found, mut next) = (Vec::new(), Some(after));
     let limit_of_lines = usize::try_from(limit).unwrap_or(usize::MAX);
     for _ in 0..LOOKED_MAX {
@@ -139,7 +139,7 @@ pub(super) async fn export(api: &Api, call: Call) -> Result<Response> {
         Some("csv") => Format::Csv,
         Some(other) => return Err(Problem::invalid(format!("format must be jsonl or csv, and is {other:?}"))),
     };
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     // Before the answer begins, so that it can still be a problem.
     let first = account.lines(&mut client, 0, PLACES).await?;
     let (sender, receiver) = mpsc::channel(PAGES_AHEAD);

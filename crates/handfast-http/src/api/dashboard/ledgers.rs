@@ -32,7 +32,7 @@ fn path(database: &str, ledger: &str) -> String {
 }
 
 pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let mut page = Page::new(Section::Ledgers, "Ledgers").live();
     let mut rows = Vec::new();
     for ledger in found_patterns::all(&mut client, LEDGER).await? {
@@ -70,7 +70,7 @@ async fn count_uncommitted(client: &mut RequestClient, ledger: &FoundPattern) ->
 
 pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
     let (database, name) = (call.path("database"), call.path("ledger"));
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let ledger = found_patterns::one(&mut client, database, name, LEDGER).await?;
     let (own, show) = (path(database, name), call.query("show").unwrap_or_default());
     let position = Position::read(&call)?;
