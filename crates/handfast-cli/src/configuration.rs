@@ -16,6 +16,7 @@
 
 mod explicit;
 mod file;
+mod origins;
 mod settings;
 mod stores;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 pub(crate) use explicit::ExplicitSettings;
+pub(crate) use origins::Origin as WebOrigin;
 pub(crate) use settings::{OPTIONAL, Settings};
 pub(crate) use stores::{NamedStore, Stores};
 pub(crate) use value::{
@@ -224,6 +226,7 @@ impl Configuration {
             let shown = match key.as_str() {
                 "store" => settings.store.as_ref().map(ToString::to_string),
                 "route" => settings.route.as_ref().map(ToString::to_string),
+                "http-allow-origin" => settings.http_allow_origin.as_ref().map(ToString::to_string),
                 "redis" => settings.redis.as_ref().map(ToString::to_string),
                 _ => None,
             };

@@ -2,6 +2,8 @@
 //!
 //! axum's own loop has no limits, so this is one over hyper. A connection that asks nothing for a while is closed by the time that it has for the
 //! head of a request. When the service stops, each connection answers what it has begun and closes.
+//!
+//! With TLS a connection begins with a handshake, which has the time of a head. A request without encryption on such a listener is told so.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,26 +13,35 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::PeerAddress;
 use crate::lingering_close::LingeringClose;
+use crate::problem::{Problem, ProblemHeaders};
 use crate::write_timeout::WriteTimeout;
 
 /// The pause after a connection could not be accepted, as when the process has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The limits of connections.
-#[derive(Clone, Copy, Debug)]
+/// The first byte of a TLS handshake; no request begins with it.
+const HANDSHAKE: u8 = 0x16;
+
+/// The limits of connections, and their encryption.
+#[derive(Clone, Debug)]
 pub struct ConnectionOptions {
     /// The maximum number of open connections; further ones wait until the system's own queue refuses them.
     pub open_max: usize,
@@ -44,11 +55,13 @@ pub struct ConnectionOptions {
     pub head_bytes_max: usize,
     /// The time that requests in progress get to finish when the service stops.
     pub shutdown_grace: Duration,
+    /// The certificate with which connections are encrypted; without one they are not.
+    pub tls: Option<Arc<ServerConfig>>,
 }
 
 impl Default for ConnectionOptions {
     /// 4,096 connections; 30 seconds without reading; 5 seconds to end; 30 seconds for a head of 80 KiB, which has room for the longest address that is
-    /// allowed (65,534 bytes); 10 seconds to finish.
+    /// allowed (65,534 bytes); 10 seconds to finish; no encryption.
     fn default() -> Self {
         ConnectionOptions {
             open_max: 4_096,
@@ -57,6 +70,7 @@ impl Default for ConnectionOptions {
             linger_time_max: Duration::from_secs(5),
             head_bytes_max: 80 * 1024,
             shutdown_grace: Duration::from_secs(10),
+            tls: None,
         }
     }
 }
@@ -98,19 +112,19 @@ pub async fn serve_connections(
             tracing::debug!(%error, "a connection is gone");
             continue;
         }
-        let router = TowerToHyperService::new(router.clone());
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer);
-            router.call(request)
-        });
-        let stream = WriteTimeout::new(stream, options.write_time_max);
-        let stream = LingeringClose::new(stream, options.linger_time_max, stop.clone());
-        let connection = http.serve_connection(TokioIo::new(stream), service);
-        let (connection, cut) = (graceful.watch(connection), cut.clone());
+        let connection = Connection {
+            http: http.clone(),
+            router: router.clone(),
+            peer,
+            options: options.clone(),
+            stop: stop.clone(),
+            watcher: graceful.watcher(),
+        };
+        let cut = cut.clone();
         tokio::spawn(async move {
             tokio::select! {
                 () = cut.cancelled() => {}
-                ended = connection => if let Err(error) = ended {
+                ended = connection.serve(stream) => if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended");
                 }
             }
@@ -122,6 +136,68 @@ pub async fn serve_connections(
     if tokio::time::timeout(options.shutdown_grace, graceful.shutdown()).await.is_err() {
         tracing::warn!(open, "some connections did not end in time, and are closed");
     }
+}
+
+/// A connection that was accepted.
+struct Connection {
+    http: http1::Builder,
+    router: Router,
+    peer: PeerAddress,
+    options: ConnectionOptions,
+    stop: CancellationToken,
+    watcher: Watcher,
+}
+
+impl Connection {
+    /// Answers the requests of a connection until it ends, after its handshake if it has one.
+    async fn serve(self, stream: TcpStream) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let (time_max, write_time_max) = (self.options.head_time_max, self.options.write_time_max);
+        let Some(tls) = self.options.tls.clone() else {
+            return self.answer(WriteTimeout::new(stream, write_time_max)).await;
+        };
+        let is_handshake = async {
+            let mut first = [0];
+            stream.peek(&mut first).await.map(|count| count == 0 || first == [HANDSHAKE])
+        };
+        let is_handshake = tokio::select! {
+            () = self.stop.cancelled() => return Ok(()),
+            first = tokio::time::timeout(time_max, is_handshake) => first??,
+        };
+        let stream = WriteTimeout::new(stream, write_time_max);
+        if !is_handshake {
+            return Connection { router: without_encryption(), ..self }.answer(stream).await;
+        }
+        let stream = tokio::select! {
+            () = self.stop.cancelled() => return Ok(()),
+            stream = tokio::time::timeout(time_max, TlsAcceptor::from(tls).accept(stream)) => stream??,
+        };
+        self.answer(stream).await
+    }
+
+    async fn answer<S>(self, stream: S) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Connection { http, router, peer, options, stop, watcher } = self;
+        let router = TowerToHyperService::new(router);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            router.call(request)
+        });
+        let stream = LingeringClose::new(stream, options.linger_time_max, stop);
+        Ok(watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await?)
+    }
+}
+
+/// Returns the answer to all requests without encryption on a listener with TLS.
+fn without_encryption() -> Router {
+    Router::new().fallback(|| async {
+        let detail = "this address is served with TLS: send the request to https:// instead of http://";
+        let say = ProblemHeaders { retry_after_seconds: 1, challenge: "Basic" };
+        let mut response = Problem::invalid(detail).into_response(None, say);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    })
 }
 
 /// Accepts a connection of any of the listeners.

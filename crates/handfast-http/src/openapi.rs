@@ -139,6 +139,8 @@ fn problem<S>(routes: &[Route<S>], description: &Description) -> Value {
 fn parameter(place: &str, parameter: &Parameter) -> Value {
     let schema = match parameter.value {
         ParameterValue::Integer { maximum } => json!({ "type": "integer", "minimum": 1, "maximum": maximum }),
+        ParameterValue::Place => json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX }),
+        ParameterValue::OneOf { values } => json!({ "type": "string", "enum": values }),
         ParameterValue::Date => json!({ "type": "string", "format": "date" }),
         ParameterValue::Text { length_max } => json!({ "type": "string", "minLength": 1, "maxLength": length_max }),
     };
@@ -176,6 +178,10 @@ fn responses<S>(route: &Route<S>) -> Value {
         success["content"] = content;
     }
     let mut responses = Map::from_iter([(route.reply.status().as_u16().to_string(), success)]);
+    // Before there is a route: the head of the request is too long to be read.
+    for (status, what) in [("414", "the address is too long"), ("431", "the head of the request is too large")] {
+        responses.insert(status.to_owned(), json!({ "description": what }));
+    }
     for (status, kinds) in by_status {
         let described = kinds.iter().map(|kind| format!("`{}`: {}", kind.uri(), kind.title()));
         let mut response = json!({

@@ -1,7 +1,7 @@
 //! The parts of a request, checked before a handler sees them.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::api::RequestClient;
 use crate::problem::{Problem, ProblemKind};
 use crate::unread_body::UnreadBody;
 
@@ -70,6 +71,8 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     /// The address of the client, if the program says it.
     pub(crate) address: Option<IpAddr>,
+    /// The client with the login of the request, until its handler takes it.
+    client: Mutex<Option<RequestClient>>,
     body: Bytes,
     _reserved: Option<OwnedSemaphorePermit>,
 }
@@ -96,7 +99,18 @@ impl Call {
         }
         let (body, reserved) =
             if limits.bytes_max == 0 { (Bytes::new(), None) } else { read_body(body.take(), limits).await? };
-        Ok(Call { method: parts.method, path, query, headers: parts.headers, address, body, _reserved: reserved })
+        let (client, method) = (Mutex::default(), parts.method);
+        Ok(Call { method, path, query, headers: parts.headers, address, client, body, _reserved: reserved })
+    }
+
+    /// Adds the client with the login of the request.
+    pub(crate) fn with_client(self, client: Option<RequestClient>) -> Self {
+        Call { client: Mutex::new(client), ..self }
+    }
+
+    /// Returns the client with the login of the request, the first time.
+    pub(crate) fn take_client(&self) -> Option<RequestClient> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Returns a parameter of the path; empty if the route has none of this name.

@@ -18,7 +18,7 @@ use handfast_store::Clock;
 use tower_http::cors::CorsLayer;
 
 use crate::access::{AccessOptions, RouteAccess};
-use crate::api::problem_page;
+use crate::api::{RequestClient, problem_page};
 use crate::client::{Client, ClientAddresses, Limiter};
 use crate::metrics::RequestMetrics;
 use crate::problem::{Outcome, Problem, ProblemHeaders, ProblemKind};
@@ -39,8 +39,8 @@ pub(crate) type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Proble
 pub(crate) type CheckLogin =
     Box<dyn for<'a> Fn(RouteAccess, &'a HeaderMap, Option<IpAddr>) -> Checked<'a> + Send + Sync>;
 
-/// The result of a check, later.
-pub(crate) type Checked<'a> = Pin<Box<dyn Future<Output = Result<(), Problem>> + Send + 'a>>;
+/// The client with the login that was checked, later.
+pub(crate) type Checked<'a> = Pin<Box<dyn Future<Output = Result<RequestClient, Problem>> + Send + 'a>>;
 
 /// A route: a method of a path.
 pub(crate) struct Route<S: 'static> {
@@ -87,9 +87,18 @@ pub(crate) struct Parameter {
 /// The values of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ParameterValue {
-    Integer { maximum: u64 },
+    Integer {
+        maximum: u64,
+    },
+    /// A whole number of 0 or more.
+    Place,
     Date,
-    Text { length_max: usize },
+    OneOf {
+        values: &'static [&'static str],
+    },
+    Text {
+        length_max: usize,
+    },
 }
 
 /// The answer to a request that succeeded.
@@ -264,11 +273,12 @@ async fn checked<S: Send + Sync>(
         shared.options.take(kind, &parts.headers, address)?;
     }
     access.check(route.access, &parts.headers)?;
-    if let Some(check_login) = &shared.options.check_login
-        && route.access != RouteAccess::Open
-    {
-        check_login(route.access, &parts.headers, address).await?;
-    }
+    let client = match &shared.options.check_login {
+        Some(check_login) if route.access != RouteAccess::Open => {
+            Some(check_login(route.access, &parts.headers, address).await?)
+        }
+        _ => None,
+    };
     // Others are also asked from beside the proxy, such as /metrics.
     if route.access.writes() {
         addresses.check(&parts.headers);
@@ -276,7 +286,7 @@ async fn checked<S: Send + Sync>(
     let bytes_max = if route.body.is_some() { limits.body_bytes_max } else { 0 };
     let body_limits = BodyLimits { bytes_max, budget: &shared.options.body_budget };
     let known = route.query.iter().map(|parameter| parameter.name);
-    let call = Call::read(parts, path?, address, body, known, body_limits).await?;
+    let call = Call::read(parts, path?, address, body, known, body_limits).await?.with_client(client);
     let time = limits.request_time_max;
     match tokio::time::timeout(time, (route.handler)(&shared.service, call)).await {
         Ok(answer) => answer,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use handfast_mql::context::{STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
+use super::origins::Origins;
 use super::stores::{Routes, Stores};
 use super::value::{Bytes, ChangeStreams, Durability, LogFormat, LogLevel, RedisUrl, Span, Topology};
 
@@ -50,6 +51,11 @@ pub(crate) struct Settings {
     pub(crate) unix_socket: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) http: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) http_allow_origin: Option<Origins>,
+    pub(crate) http_body_bytes: Bytes,
+    pub(crate) http_max_connections: u32,
+    pub(crate) http_tls: bool,
     pub(crate) topology: Topology,
     pub(crate) replica_set: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,13 +79,14 @@ pub(crate) struct Settings {
 }
 
 /// The settings without a default.
-pub(crate) const OPTIONAL: [&str; 10] = [
+pub(crate) const OPTIONAL: [&str; 11] = [
     "store",
     "route",
     "redis",
     "backup-directory",
     "unix-socket",
     "http",
+    "http-allow-origin",
     "advertise",
     "tls-certificate",
     "tls-key",
@@ -91,6 +98,7 @@ impl Default for Settings {
     fn default() -> Self {
         let store = handfast_embedded::Options::default();
         let server = handfast_server::Options::default();
+        let http = handfast_http::ConnectionOptions::default();
         Settings {
             // Not `data`: a directory of that name often exists and holds something else.
             data: PathBuf::from("handfast-data"),
@@ -121,6 +129,10 @@ impl Default for Settings {
             backup_directory: None,
             unix_socket: None,
             http: None,
+            http_allow_origin: None,
+            http_body_bytes: Bytes(handfast_http::api::BODY_BYTES_MAX as u64),
+            http_max_connections: number(http.open_max),
+            http_tls: true,
             topology: Topology::ReplicaSet,
             replica_set: handfast_server::options::REPLICA_SET.to_owned(),
             advertise: None,
@@ -187,6 +199,10 @@ impl Settings {
         const SORT_BYTES_MIN: Bytes = Bytes(64 << 10);
         /// A message of the largest size must fit.
         const MESSAGE_BYTES_MIN: Bytes = Bytes(48 << 20);
+        /// A job or an entry must be possible.
+        const BODY_BYTES_MIN: Bytes = Bytes(4 << 10);
+        /// A document is not larger, and each body is in memory as a whole.
+        const BODY_BYTES_MAX: Bytes = Bytes(64 << 20);
 
         for (value, least) in [
             (self.cache_bytes, ENGINE_BYTES_MIN),
@@ -200,10 +216,14 @@ impl Settings {
             (self.reply_bytes, MESSAGE_BYTES_MIN),
             // A transaction of one message must be possible.
             (self.transaction_bytes, MESSAGE_BYTES_MIN),
+            (self.http_body_bytes, BODY_BYTES_MIN),
         ] {
             if value < least {
                 return Err(format!("must be at least {least}, not {value}"));
             }
+        }
+        if self.http_body_bytes > BODY_BYTES_MAX {
+            return Err(format!("must be at most {BODY_BYTES_MAX}, not {}", self.http_body_bytes));
         }
         if self.outcome_retention.0 < OUTCOME_RETENTION_MIN {
             return Err(format!("must be at least {}", Span(OUTCOME_RETENTION_MIN)));
@@ -223,7 +243,9 @@ impl Settings {
         if spans.iter().any(|span| span.0.is_zero()) {
             return Err("must be longer than zero".to_owned());
         }
-        if [self.max_connections, self.max_cursors, self.max_cursors_per_connection].contains(&0) {
+        let counts =
+            [self.max_connections, self.max_cursors, self.max_cursors_per_connection, self.http_max_connections];
+        if counts.contains(&0) {
             return Err("must be at least 1".to_owned());
         }
         if let Some(store) = &self.store {

@@ -118,13 +118,13 @@ impl fmt::Display for Routes {
 /// A text with several parts, or a list of texts.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a text is expected, or a list of texts")]
-enum Texts {
+pub(super) enum Texts {
     One(String),
     Several(Vec<String>),
 }
 
 impl Texts {
-    fn into_parts(self) -> Vec<String> {
+    pub(super) fn into_parts(self) -> Vec<String> {
         match self {
             Texts::One(text) => text.split_whitespace().map(str::to_owned).collect(),
             Texts::Several(texts) => texts,

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::configuration::{
-    Bytes, ChangeStreams, Durability, LogFormat, LogLevel, NamedStore, RedisUrl, Span, Topology,
+    Bytes, ChangeStreams, Durability, LogFormat, LogLevel, NamedStore, RedisUrl, Span, Topology, WebOrigin,
 };
 
 /// The settings of the embedded store.
@@ -102,7 +102,7 @@ pub(crate) struct ServerFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) auth: Option<bool>,
-    /// Encrypt TCP connections (TLS) with this certificate; the file may also hold intermediate certificates (PEM)
+    /// Encrypt TCP connections and the HTTP API (TLS) with this certificate; the file may also hold intermediate certificates (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// Private key of --tls-certificate (PEM)
@@ -125,6 +125,19 @@ pub(crate) struct ServerFlags {
     /// Serve the HTTP API at this address, too. An address that other machines can reach needs --auth or --insecure
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) http: Option<String>,
+    /// Origin of web pages whose scripts may use the HTTP API from browsers, such as https://example.org; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) http_allow_origin: Option<Vec<WebOrigin>>,
+    /// Maximum size of the body of an HTTP request; all large bodies together have twice as much
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) http_body_bytes: Option<Bytes>,
+    /// Maximum number of HTTP connections; further ones wait until one ends
+    #[arg(long, value_name = "N")]
+    pub(crate) http_max_connections: Option<u32>,
+    /// Encrypt the HTTP API, too, with the certificate of --tls-certificate, if there is one. `--http-tls=false` is for a proxy that encrypts
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) http_tls: Option<bool>,
     /// Kind of deployment that the server reports to drivers. With `standalone` they use no transactions and no retryable writes
     #[arg(long, value_name = "KIND")]
     pub(crate) topology: Option<Topology>,

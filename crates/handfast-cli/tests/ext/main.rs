@@ -245,6 +245,13 @@ fn ext_http_api_generated_client() {
     run_with_own_servers(&python, &["tests/clients/web/api.py", "--handfast", env!("CARGO_BIN_EXE_handfast")]);
 }
 
+/// Requests that the document of the HTTP API allows, and others: each answer is in the document, and none is a failure of the server.
+#[test]
+fn ext_http_api_schemathesis() {
+    let Some(python) = Tool::WebPython.find() else { return };
+    run_with_own_servers(&python, &["tests/clients/web/fuzz_api.py", "--handfast", env!("CARGO_BIN_EXE_handfast")]);
+}
+
 /// The packages for Python and npm: built, installed into fresh environments, and used with pymongo and Mongoose; nothing is left of a program that is killed.
 #[test]
 fn ext_packages() {

@@ -17,6 +17,8 @@ mod full_disk;
 mod health;
 mod history;
 mod http_api;
+mod http_limits;
+mod http_statements;
 mod kills;
 mod lifetime;
 mod limits;

@@ -180,7 +180,7 @@ pub(super) async fn events(api: &Api, call: Call) -> Result<Response> {
         (None, None) => {}
         _ => return Err(Problem::invalid("database and queue belong together: the events of a queue name both")),
     }
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let place = Arc::clone(&api.events.viewers).try_acquire_owned().map_err(|_| {
         Problem::new(ProblemKind::Unavailable, format!("there are {VIEWERS_MAX} viewers of events, their limit"))
     })?;

@@ -46,7 +46,7 @@ pub(super) async fn jobs(api: &Api, call: Call) -> Result<Response> {
 
 pub(super) async fn job(api: &Api, call: Call) -> Result<Response> {
     let id = path_id(&call, "job")?;
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let job = reads::one(&mut client, call.path("database"), call.path("queue"), &id).await?;
     let job = job.ok_or_else(|| Problem::new(ProblemKind::Missing, format!("there is no job {id}")))?;
     Ok(answer(doc! { "job": job }))
@@ -81,7 +81,7 @@ pub(super) async fn pending(api: &Api, call: Call) -> Result<Response> {
 
 /// Returns the commands that run, and the open transactions.
 pub(super) async fn operations(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let mut reply = client.run("admin", &doc! { "currentOp": 1 }).await?;
     let operations = reply.remove("inprog").unwrap_or_else(|| Bson::Array(Vec::new()));
     Ok(answer(doc! { "operations": operations }))
@@ -97,7 +97,7 @@ pub(super) fn account_collection(ledger: &FoundPattern) -> &str {
 
 /// Returns a client with the login of the request, and the pattern that its path names.
 async fn of_kind(api: &Api, call: &Call, subject: &str, kind: &str) -> Result<(RequestClient, FoundPattern)> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(call).await?;
     let found = found_patterns::one(&mut client, call.path("database"), call.path(subject), kind).await?;
     Ok((client, found))
 }

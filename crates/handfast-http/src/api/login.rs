@@ -63,7 +63,7 @@ struct Kept {
 }
 
 /// A client for the time of a request.
-pub(super) struct RequestClient {
+pub(crate) struct RequestClient {
     /// It is there until it is given back.
     client: Option<Box<dyn CommandClient>>,
     logged_in: bool,
@@ -98,11 +98,11 @@ impl Logins {
         self.server.requires_login()
     }
 
-    /// Checks the login of a request, before its body is read.
+    /// Checks the login of a request, before its body is read, and returns a client with it.
     ///
     /// # Errors
     /// `too-many-requests` for an address with too many failed logins.
-    pub(super) async fn check(&self, headers: &HeaderMap, address: Option<IpAddr>) -> Result<()> {
+    pub(super) async fn check(&self, headers: &HeaderMap, address: Option<IpAddr>) -> Result<RequestClient> {
         let blocked_until = lock(&self.failures).get(&address).and_then(|failures| failures.blocked_until);
         if let Some(left) =
             blocked_until.map(|until| until.saturating_sub(self.clock.elapsed())).filter(|left| !left.is_zero())
@@ -111,7 +111,7 @@ impl Logins {
             return Err(Problem { retry_after: Some(left), ..Problem::new(ProblemKind::TooManyRequests, detail) });
         }
         match self.client(headers).await {
-            Ok(_client) => Ok(()),
+            Ok(client) => Ok(client),
             Err(problem) => {
                 if problem.kind == ProblemKind::Unauthorized && headers.contains_key(AUTHORIZATION) {
                     tracing::warn!(?address, "a login has failed");

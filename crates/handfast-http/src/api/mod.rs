@@ -28,6 +28,7 @@ mod readiness;
 mod reads;
 mod routes;
 mod schemas;
+mod statements;
 mod synced;
 mod trees;
 mod two_phase;
@@ -63,6 +64,7 @@ use crate::route::{self, CheckLogin, IDEMPOTENCY_KEY, RequestLimits, RouterOptio
 
 pub use command_server::{CommandClient, CommandServer, NotReady};
 pub(crate) use dashboard::problem_page;
+pub(crate) use login::RequestClient;
 
 use events::Events;
 use idempotency::Idempotency;
@@ -70,11 +72,11 @@ use login::Logins;
 
 type Result<T, E = Problem> = std::result::Result<T, E>;
 
-/// The maximum size of a body, in bytes: that of a document in Extended JSON, which is longer than BSON.
+/// The maximum size of a body without another one in [`ApiOptions`], in bytes: that of a document in Extended JSON, which is longer than BSON.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The maximum size of all large bodies together, in bytes. Their values take many times the memory of their text.
-const BODIES_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+/// The number of bodies of the maximum size that there is room for. Their values take many times the memory of their text.
+const LARGE_BODIES_MAX: usize = 2;
 
 /// The part of the path that names the collection, of most patterns.
 const SUBJECT: &str = "collection";
@@ -98,10 +100,12 @@ pub struct ApiOptions {
     pub client_limit: Option<ClientLimit>,
     /// The header in which a proxy names the client's address, as the last one.
     pub client_address_header: Option<HeaderName>,
+    /// The maximum size of a body, in bytes. Twice as much is the maximum size of all large bodies together.
+    pub body_bytes_max: usize,
 }
 
 impl Default for ApiOptions {
-    /// A request may take 60 seconds, and clients may send as many as they like.
+    /// A request may take 60 seconds, a body has at most 16 MiB, and clients may send as many as they like.
     fn default() -> Self {
         ApiOptions {
             access: AccessOptions::default(),
@@ -109,6 +113,7 @@ impl Default for ApiOptions {
             any_host: false,
             client_limit: None,
             client_address_header: None,
+            body_bytes_max: BODY_BYTES_MAX,
         }
     }
 }
@@ -138,10 +143,11 @@ pub async fn serve(
     stop: CancellationToken,
 ) {
     let running = Arc::default();
+    let shutdown_grace = connections.shutdown_grace;
     let router = build(server, sources, options, stop.clone(), Arc::clone(&running));
     serve_connections(listeners, router, connections, stop).await;
     // Writes whose clients are gone.
-    if tokio::time::timeout(connections.shutdown_grace, running.write()).await.is_err() {
+    if tokio::time::timeout(shutdown_grace, running.write()).await.is_err() {
         tracing::warn!("requests still run after the grace period, and end with the server");
     }
 }
@@ -164,7 +170,7 @@ fn build(
     running: Arc<RwLock<()>>,
 ) -> Router {
     let limits = RequestLimits {
-        body_bytes_max: BODY_BYTES_MAX,
+        body_bytes_max: options.body_bytes_max,
         request_time_max: options.request_time_max,
         problem_headers: ProblemHeaders { retry_after_seconds: 1, challenge: CHALLENGE },
     };
@@ -176,7 +182,7 @@ fn build(
     let router_options = RouterOptions {
         access: AccessOptions { tokens: Vec::new(), ..options.access },
         limits,
-        body_budget: BodyBudget::new(BODIES_BYTES_MAX),
+        body_budget: BodyBudget::new(options.body_bytes_max.saturating_mul(LARGE_BODIES_MAX)),
         limiter: options.client_limit.map(Limiter::new),
         limiters_of_kinds: BTreeMap::new(),
         addresses: ClientAddresses::new(options.client_address_header),
@@ -233,9 +239,17 @@ fn check_host(headers: &HeaderMap) -> Result<()> {
 }
 
 impl Api {
+    /// Returns the client whose login was checked before the body was read; another one with this login if it is in use.
+    async fn client(&self, call: &Call) -> Result<RequestClient> {
+        match call.take_client() {
+            Some(client) => Ok(client),
+            None => self.logins.client(&call.headers).await,
+        }
+    }
+
     /// Runs a command that changes something, once for each idempotency key, if the request has one.
     async fn write(&self, call: &Call, command: Document) -> Result<Response> {
-        let mut client = self.logins.client(&call.headers).await?;
+        let mut client = self.client(call).await?;
         let (database, key) = (call.path("database").to_owned(), call.header(IDEMPOTENCY_KEY)?.map(str::to_owned));
         let idempotency = Arc::clone(&self.idempotency);
         let work = async move {
@@ -268,21 +282,21 @@ impl Api {
     /// Runs a command that cannot be part of a transaction, and so has no idempotency key.
     async fn step(&self, call: &Call, command: Document) -> Result<Response> {
         refuse_key(call)?;
-        let mut client = self.logins.client(&call.headers).await?;
+        let mut client = self.client(call).await?;
         let database = call.path("database").to_owned();
         self.run_to_the_end(async move { client.run(&database, &command).await }).await
     }
 
     /// Runs a command that a form of the dashboard sends, and returns its reply.
     async fn page_step(&self, call: &Call, command: Document) -> Result<Document> {
-        let mut client = self.logins.client(&call.headers).await?;
+        let mut client = self.client(call).await?;
         let database = call.path("database").to_owned();
         self.finish(async move { client.run(&database, &command).await }).await
     }
 
     /// Runs a command that changes nothing.
     async fn read(&self, call: &Call, command: Document) -> Result<Response> {
-        let mut client = self.logins.client(&call.headers).await?;
+        let mut client = self.client(call).await?;
         Ok(answer(client.run(call.path("database"), &command).await?))
     }
 }
@@ -292,7 +306,7 @@ async fn document(api: &Api) -> Result<Response> {
 }
 
 async fn server_metrics(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let status = client.run("admin", &doc! { "serverStatus": 1 }).await?;
     let headers = [(CONTENT_TYPE, MEDIA_TYPE), (CACHE_CONTROL, "no-store")];
     Ok((headers, metrics::text(&status, &api.requests)).into_response())

@@ -29,7 +29,7 @@ pub(super) async fn claim(api: &Api, call: Call) -> Result<Response> {
     refuse_key(&call)?;
     let mut command = command(&call, "handfastClaimJobs", "queue", &["worker", "types", "count", "waitMillis"])?;
     let wait = wait(&mut command)?;
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let until = api.clock.elapsed() + wait;
     // A wrong name is refused by the command.
     let queue = Namespace::new(call.path("database"), call.path("queue")).ok().filter(|_| !wait.is_zero());

@@ -3,8 +3,8 @@
 use super::idempotency::KEY_BYTES_MAX;
 use super::reads::LIMIT_MAX;
 use super::{
-    Api, document, events, healthy, ledgers, lists, queues, readiness, server_metrics, synced, trees, two_phase,
-    updates,
+    Api, document, events, healthy, ledgers, lists, queues, readiness, server_metrics, statements, synced, trees,
+    two_phase, updates,
 };
 use crate::access::RouteAccess;
 use crate::metrics::MEDIA_TYPE;
@@ -57,6 +57,46 @@ const MOMENTS: [Parameter; 3] = [
         description: "The place of the last change of the account that counts",
         required: false,
         value: ParameterValue::Integer { maximum: i64::MAX as u64 },
+    },
+];
+
+const FROM: Parameter = Parameter {
+    name: "from",
+    description: "The time (RFC 3339) from which changes are returned",
+    required: false,
+    value: ParameterValue::Text { length_max: 64 },
+};
+const TO: Parameter = Parameter {
+    name: "to",
+    description: "The time (RFC 3339) before which changes are returned",
+    required: false,
+    value: ParameterValue::Text { length_max: 64 },
+};
+/// The part of an account's changes.
+const CHANGES: [Parameter; 4] = [
+    FROM,
+    TO,
+    Parameter {
+        name: "after",
+        description: "The number next of the page before, after whose last change this one begins",
+        required: false,
+        value: ParameterValue::Place,
+    },
+    Parameter {
+        name: "limit",
+        description: "The most changes to return; 50 if it is not given",
+        required: false,
+        value: ParameterValue::Integer { maximum: statements::LINES_MAX as u64 },
+    },
+];
+const EXPORTED: [Parameter; 3] = [
+    FROM,
+    TO,
+    Parameter {
+        name: "format",
+        description: "jsonl, a line of JSON for each change, or csv",
+        required: false,
+        value: ParameterValue::OneOf { values: &["jsonl", "csv"] },
     },
 ];
 
@@ -195,7 +235,7 @@ const READ: Route<Api> = Route {
     ..WRITE
 };
 
-pub(super) static ROUTES: [Route<Api>; 48] = [
+pub(super) static ROUTES: [Route<Api>; 50] = [
     Route {
         path: "/v1/{database}/queues/{queue}/jobs",
         operation: "enqueueJob",
@@ -339,6 +379,26 @@ pub(super) static ROUTES: [Route<Api>; 48] = [
         query: &MOMENTS,
         reply: Reply::Json { schema: "Balance" },
         handler: |api, call| Box::pin(ledgers::balance(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/{database}/ledgers/{ledger}/accounts/{account}/statement",
+        operation: "getStatement",
+        tag: &LEDGERS,
+        summary: "Return the changes of an account with the balances after them, in the order of their places",
+        query: &CHANGES,
+        reply: Reply::Json { schema: "Statement" },
+        handler: |api, call| Box::pin(statements::statement(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/{database}/ledgers/{ledger}/accounts/{account}/export",
+        operation: "exportAccount",
+        tag: &LEDGERS,
+        summary: "Send all changes of an account as a file",
+        query: &EXPORTED,
+        reply: Reply::Text { media_types: &statements::MEDIA_TYPES },
+        handler: |api, call| Box::pin(statements::export(api, call)),
         ..READ
     },
     Route {

@@ -258,6 +258,25 @@ fn ledger_schemas() -> Value {
         ]),
         "Capture": with_required(&[("value", whole(1, i64::MAX, "The part that the payee gets; all of it if it is not given"))], &[]),
         "ResolvedHold": object(&[("_id", any("The id of the entry that resolves the hold")), ("holdState", hold_state())]),
+        "Statement": with_required(
+            &[
+                ("lines", list(object(&[
+                    ("seqId", count("The place of the change")),
+                    ("ts", date("When the entry was posted")),
+                    ("entry", entry()),
+                    ("proc", one_of(&["UNCOMMITTED", "COMMITTED"], "Whether the entry is final")),
+                    ("state", one_of(&["VALID", "CANCELED", "ABANDONED"], "Whether the entry counts")),
+                    ("type", text("The kind of change")),
+                    ("value", amount("What the account got, in minor units; negative for what it gave")),
+                    ("hold", amount("What is held by the change; negative for what is free again")),
+                    ("asset", asset()),
+                    ("balance", amount("The balance after the change")),
+                    ("held", amount("What is held after the change")),
+                ]))),
+                ("next", count("The number after of the next page; missing at the end")),
+            ],
+            &["lines"],
+        ),
         "Balance": with_required(
             &[
                 ("exists", flag("Whether there is such an account")),

@@ -1,6 +1,7 @@
 //! The API over a server whose answers each test gives.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(super) struct FakeServer {
     logins: Option<Arc<Mutex<Vec<String>>>>,
     /// Tells those who wait that something was written.
     writes: Arc<watch::Sender<()>>,
+    /// How often a login was looked up among those that are kept, or given back to them.
+    looked_up: Arc<AtomicUsize>,
 }
 
 impl FakeServer {
@@ -82,6 +85,7 @@ impl CommandClient for FakeServer {
     }
 
     fn is_login_current(&self) -> bool {
+        self.looked_up.fetch_add(1, Ordering::Relaxed);
         true
     }
 
@@ -279,6 +283,27 @@ async fn a_password_is_checked_once_for_many_requests() {
     assert_eq!(statuses, [[401; 8].as_slice(), &[429; 2]].concat());
     let request = post(JOBS, &json!({ "type": "a" }), &[("authorization", right)]);
     assert_eq!(send(&router, request).await.0.as_u16(), 429, "from the same address");
+}
+
+#[tokio::test]
+async fn a_login_is_looked_up_once_for_each_request() {
+    let server = FakeServer { logins: Some(Arc::default()), ..FakeServer::default() };
+    let router = server.router();
+    let header = "Basic YW5uQHNob3A6cmlnaHQ=";
+    let requests = || {
+        let login = [("authorization", header)];
+        let read = Request::get("/v1/db/ledgers/tx/accounts/a/balance").header("authorization", header);
+        let step = post("/v1/db/queues/q/pause", &json!({}), &login);
+        [post(JOBS, &json!({ "type": "a" }), &login), step, read.body(Body::empty()).unwrap()]
+    };
+    let [first, ..] = requests();
+    assert_eq!(send(&router, first).await.0.as_u16(), 200, "it logs in");
+    for request in requests() {
+        let (path, before) = (request.uri().clone(), server.looked_up.load(Ordering::Relaxed));
+        assert_eq!(send(&router, request).await.0.as_u16(), 200, "{path}");
+        // Once when it is taken, and once when it is given back.
+        assert_eq!(server.looked_up.load(Ordering::Relaxed) - before, 2, "{path}");
+    }
 }
 
 #[tokio::test]

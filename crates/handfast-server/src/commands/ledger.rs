@@ -8,6 +8,7 @@
 //! handfastCaptureHold      {_id, holdState}
 //! handfastReleaseHold      {_id, holdState}
 //! handfastBalance          {exists, balance, available, ..}   now, or as of a time, an entry or a place
+//! handfastStatement        {lines, before, after}             the changes of an account, a page at a time
 //! handfastReconcileLedger  {committed, expired, failed}       makes entries final, and frees holds that have expired
 //! ```
 //!
@@ -21,6 +22,7 @@ pub(super) mod post;
 pub(super) mod post_hold;
 pub(super) mod reconcile;
 pub(super) mod release;
+pub(super) mod statement;
 
 use bson::{Bson, doc};
 use handfast_mql::Code;

@@ -258,6 +258,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     jobs::pause::RESUME,
     jobs::retry::COMMAND,
     sync_flag::set::COMMAND,
+    ledger::statement::COMMAND,
     sync_flag::sweep::COMMAND,
     versioned_tree::sweep::COMMAND,
     versioned_tree::write::COMMAND,

@@ -160,7 +160,7 @@ async fn every_command_refuses_an_unknown_option() {
         match command.name {
             "handfastRetryJob" => body.append(bson::raw::cstr!("job"), rawdoc! { "_id": 1 }),
             "handfastEnqueueJob" => body.append(bson::raw::cstr!("job"), rawdoc! { "type": "x" }),
-            "handfastBalance" => body.append(bson::raw::cstr!("account"), "a"),
+            "handfastBalance" | "handfastStatement" => body.append(bson::raw::cstr!("account"), "a"),
             "handfastCancelEntry" => body.append(bson::raw::cstr!("entry"), rawdoc! { "_id": 1 }),
             "handfastCaptureHold" | "handfastReleaseHold" => {
                 body.append(bson::raw::cstr!("hold"), rawdoc! { "_id": 1 });

@@ -74,7 +74,7 @@ const FURTHER_COMMANDS: &str = "
     handfastFinishUpdates handfastInsertSynced handfastOpenAccount handfastOpenSyncFlag handfastOpenTwoPhase
     handfastPauseQueue handfastPostEntry handfastPostHold handfastQueueDepth handfastReadTree handfastReconcileLedger
     handfastRecoverTwoPhase handfastReleaseHold handfastReleaseJob handfastRenewJob handfastResumeQueue handfastRetryJob
-    handfastSetSynced handfastSweepSynced handfastSweepTree handfastWriteTree httpClientRequest invalidateUserCache isdbgrid
+    handfastSetSynced handfastStatement handfastSweepSynced handfastSweepTree handfastWriteTree httpClientRequest invalidateUserCache isdbgrid
     killAllSessions killAllSessionsByPattern listShards lockInfo logRotate medianKey mergeAllChunksOnShard mergeChunks modifyChangeStreams
     moveChunk moveCollection movePrimary moveRange netstat oidReset parallelCollectionScan planCacheClear planCacheClearFilters
     planCacheListFilters planCacheListPlans planCacheListQueryShapes planCacheSetFilter prepareTransaction profile

@@ -40,6 +40,17 @@ pub(crate) enum JobsArguments {
         #[command(flatten)]
         limit: LimitFlags,
     },
+    /// List the recurring jobs with the times at which they are due, the nearest first
+    #[command(after_help = "Example:\n  handfast jobs schedules --data /srv/handfast --database shop")]
+    Schedules {
+        #[command(flatten)]
+        queue: Box<JobsFlags>,
+        /// Collection of the schedules
+        #[arg(long, value_name = "NAME", default_value = "schedules")]
+        schedules: String,
+        #[command(flatten)]
+        limit: LimitFlags,
+    },
     /// Show a job with all its fields
     #[command(
         after_help = "Example:\n  handfast jobs show 65a1b2c3d4e5f60718293a4b --data /srv/handfast --database shop"
@@ -245,6 +256,7 @@ impl JobsArguments {
         match self {
             JobsArguments::Status { queue }
             | JobsArguments::List { queue, .. }
+            | JobsArguments::Schedules { queue, .. }
             | JobsArguments::Show { queue, .. }
             | JobsArguments::Enqueue { queue, .. }
             | JobsArguments::Retry { queue, .. }

@@ -3,6 +3,7 @@
 pub(super) mod arguments;
 mod bulk;
 mod enqueue;
+mod schedules;
 mod status;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,7 @@ async fn execute(collection: OpenedCollection, arguments: &JobsArguments, consol
             let filters: Vec<_> = if states.is_empty() { LISTED.iter() } else { states.iter() }.map(filters).collect();
             queue.list(&filters, after.as_ref().map(|id| &id.0), *limit, console).await
         }
+        JobsArguments::Schedules { schedules, limit, .. } => queue.schedules(schedules, *limit, console).await,
         JobsArguments::Show { id, .. } => queue.show(&id.0, console).await,
         JobsArguments::Enqueue { kind, details, job, .. } => queue.enqueue(kind, details, job, console).await,
         JobsArguments::Retry { failed, .. } => queue.retry(failed, console).await,

@@ -5,6 +5,7 @@ use crate::flags::{AnyStoreFlags, LimitFlags, values};
 use crate::id::Id;
 use bson::{DateTime, Document};
 use clap::{Args, Subcommand};
+use handfast_patterns::ledger::HoldState;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -32,6 +33,16 @@ pub(crate) enum LedgerArguments {
         ledger: Box<LedgerFlags>,
         #[command(flatten)]
         limit: LimitFlags,
+    },
+    /// List the holds with their states, in the order of their ids
+    #[command(after_help = "Examples:\n  \
+        handfast ledger holds --state open --data /srv/handfast --database bank\n  \
+        handfast ledger holds --account ann --json --data /srv/handfast --database bank")]
+    Holds {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        #[command(flatten)]
+        selection: HoldSelection,
     },
     /// Show an entry with all its fields
     #[command(after_help = "Example:\n  handfast ledger show order-7 --data /srv/handfast --database bank")]
@@ -239,6 +250,46 @@ pub(crate) struct LedgerFlags {
     pub(crate) holds: Option<String>,
 }
 
+/// The selection of holds.
+#[derive(Args, Debug)]
+pub(crate) struct HoldSelection {
+    /// Only holds in this state; may be repeated [default: all]
+    #[arg(long = "state", value_name = "STATE")]
+    pub(crate) states: Vec<HoldStateName>,
+    /// Only holds of this payer
+    #[arg(id = "payer", long = "account", value_name = "ACCOUNT")]
+    pub(crate) account: Option<Id>,
+    /// Start after the hold with this id, the last one of the previous page
+    #[arg(long, value_name = "ID")]
+    pub(crate) after: Option<Id>,
+    #[command(flatten)]
+    pub(crate) limit: LimitFlags,
+}
+
+/// The state of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum HoldStateName {
+    /// The amount is held
+    Open,
+    /// The payee has the amount, or a part of it
+    Captured,
+    /// The amount is free again
+    Released,
+    /// The amount is free again, as its time was over
+    Expired,
+}
+
+impl From<HoldStateName> for HoldState {
+    fn from(name: HoldStateName) -> Self {
+        match name {
+            HoldStateName::Open => HoldState::Open,
+            HoldStateName::Captured => HoldState::Captured,
+            HoldStateName::Released => HoldState::Released,
+            HoldStateName::Expired => HoldState::Expired,
+        }
+    }
+}
+
 /// A change of an account: `ann=-30`.
 #[derive(Clone, Debug)]
 pub(crate) struct AccountChange {
@@ -287,6 +338,7 @@ impl LedgerArguments {
             LedgerArguments::Status { ledger }
             | LedgerArguments::List { ledger, .. }
             | LedgerArguments::Accounts { ledger, .. }
+            | LedgerArguments::Holds { ledger, .. }
             | LedgerArguments::Show { ledger, .. }
             | LedgerArguments::Balance { ledger, .. }
             | LedgerArguments::Totals { ledger, .. }

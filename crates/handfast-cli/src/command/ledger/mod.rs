@@ -3,6 +3,7 @@
 pub(super) mod arguments;
 mod books;
 mod export;
+mod holds;
 mod lost;
 mod shown;
 
@@ -37,6 +38,7 @@ async fn execute(collection: OpenedCollection, arguments: &LedgerArguments, cons
         LedgerArguments::Status { .. } => books.status(console).await,
         LedgerArguments::List { limit, .. } => books.list(*limit, console).await,
         LedgerArguments::Accounts { limit, .. } => books.accounts(*limit, console).await,
+        LedgerArguments::Holds { selection, .. } => books.holds(selection, console).await,
         LedgerArguments::Show { id, .. } => books.show(id, console).await,
         LedgerArguments::Balance { accounts, at, .. } => books.balance(accounts, *at, console).await,
         LedgerArguments::Totals { .. } => books.totals(console).await,

@@ -12,7 +12,7 @@ use std::future::Future;
 use handfast_patterns::{FieldNames, Round};
 use serde_json::json;
 
-pub(super) use self::opened_collection::OpenedCollection;
+pub(super) use self::opened_collection::{OpenedCollection, raw};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::flags::{AnyStoreFlags, Renamed};

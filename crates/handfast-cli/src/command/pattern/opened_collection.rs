@@ -87,6 +87,18 @@ impl OpenedCollection {
         }
     }
 
+    /// Returns how far a time is ahead, for people, or for how long it has been over.
+    pub(in crate::command) fn due(&self, time: DateTime) -> String {
+        let now = self.sources.clock.now().timestamp_millis();
+        let millis = |millis: i64| Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+        let ahead = time.timestamp_millis().saturating_sub(now);
+        if ahead > 0 {
+            format!("in {}", age(millis(ahead)))
+        } else {
+            format!("due for {}", age(millis(ahead.saturating_neg())))
+        }
+    }
+
     /// Returns the time that was so long ago, by this machine's clock.
     pub(in crate::command) fn before(&self, age: Duration) -> DateTime {
         let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);

@@ -2,15 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use async_trait::async_trait;
 use bson::{RawDocument, RawDocumentBuf};
-use handfast_http::ConnectionOptions;
 use handfast_http::api::{self, ApiOptions, CommandClient, CommandServer, NotReady};
+use handfast_http::{AccessOptions, ConnectionOptions};
 use handfast_server::auth::{Password, UserName};
-use handfast_server::{InProcess, LocalClient};
+use handfast_server::{InProcess, LocalClient, Tls};
 use handfast_store::{Namespace, Sources};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -18,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::command::listen::{addresses, bind};
-use crate::configuration::{Configuration, Settings};
+use crate::configuration::{Configuration, Settings, WebOrigin};
 
 const FLAG: &str = "--http";
 /// The name of the clients in `currentOp` and in the log.
@@ -27,20 +26,22 @@ const REMOTE: &str = "http";
 /// The listeners of the API.
 pub(super) struct HttpListeners {
     listeners: Vec<TcpListener>,
-    any_host: bool,
-    shutdown_grace: Duration,
+    options: ApiOptions,
+    connections: ConnectionOptions,
 }
 
 impl HttpListeners {
-    /// Listens on the addresses of `--http`; on none without it.
-    pub(super) async fn bind(configuration: &Configuration) -> Result<Self> {
-        let Settings { http, auth, insecure, tls_client_ca, .. } = &configuration.settings;
-        let shutdown_grace = configuration.settings.shutdown_timeout.0;
+    /// Listens on the addresses of `--http`; on none without it. `tls` is the certificate of the server, if it has one.
+    pub(super) async fn bind(configuration: &Configuration, tls: Option<&Tls>) -> Result<Self> {
+        let Settings { http, auth, insecure, tls_client_ca, http_tls, .. } = &configuration.settings;
+        let tls = tls.filter(|_| *http_tls);
+        let options = options(configuration)?;
+        let connections = connections(&configuration.settings, tls);
         let Some(http) = http else {
-            return Ok(HttpListeners { listeners: Vec::new(), any_host: false, shutdown_grace });
+            return Ok(HttpListeners { listeners: Vec::new(), options, connections });
         };
         let addresses = addresses(FLAG, http).await?;
-        if tls_client_ca.is_some() && !auth && !insecure {
+        if tls_client_ca.is_some() && tls.is_none() && !auth && !insecure {
             let why = "it asks for no certificate, as --tls-client-ca does";
             return Err(configuration
                 .mistake("http", format!("{why}; --auth requires a login, --insecure allows this"))
@@ -53,17 +54,22 @@ impl HttpListeners {
                 let text = format!("{open} is not a loopback address, and {why}; {what}");
                 return Err(configuration.mistake("http", text).into());
             }
-            warn!("other machines can reach {open} without encryption: put a proxy that encrypts in front of --http");
+            if tls.is_none() {
+                warn!(
+                    "other machines can reach {open} without encryption: --tls-certificate and --tls-key encrypt, or a proxy in front of --http"
+                );
+            }
         }
         let listeners = bind(FLAG, addresses).await?;
-        Ok(HttpListeners { listeners, any_host: *insecure, shutdown_grace })
+        Ok(HttpListeners { listeners, options, connections })
     }
 
     /// Returns the addresses as URLs.
     pub(super) fn urls(&self) -> Result<Vec<String>> {
         let addresses =
             self.listeners.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<SocketAddr>>>()?;
-        Ok(addresses.into_iter().map(|address| format!("http://{address}")).collect())
+        let scheme = if self.connections.tls.is_some() { "https" } else { "http" };
+        Ok(addresses.into_iter().map(|address| format!("{scheme}://{address}")).collect())
     }
 
     /// Serves the API until `stop` is canceled. Then it answers the requests in progress.
@@ -72,9 +78,33 @@ impl HttpListeners {
             return;
         }
         let server = Arc::new(ServerOfApi(server));
-        let connections = ConnectionOptions { shutdown_grace: self.shutdown_grace, ..ConnectionOptions::default() };
-        let options = ApiOptions { any_host: self.any_host, ..ApiOptions::default() };
-        api::serve(self.listeners, server, &sources, options, connections, stop).await;
+        api::serve(self.listeners, server, &sources, self.options, self.connections, stop).await;
+    }
+}
+
+/// Returns the settings of the API.
+fn options(configuration: &Configuration) -> Result<ApiOptions> {
+    let Settings { http_allow_origin, http_body_bytes, insecure, .. } = &configuration.settings;
+    let origins = http_allow_origin.iter().flat_map(|origins| &origins.0).map(|WebOrigin(origin)| {
+        let wrong = |_| configuration.mistake("http-allow-origin", format!("'{origin}' is no origin"));
+        origin.parse().map_err(wrong)
+    });
+    let allowed_origins = origins.collect::<Result<Vec<_>, _>>()?;
+    Ok(ApiOptions {
+        access: AccessOptions { allowed_origins, ..AccessOptions::default() },
+        any_host: *insecure,
+        body_bytes_max: usize::try_from(http_body_bytes.0).unwrap_or(usize::MAX),
+        ..ApiOptions::default()
+    })
+}
+
+/// Returns the limits of connections, and their encryption.
+fn connections(settings: &Settings, tls: Option<&Tls>) -> ConnectionOptions {
+    ConnectionOptions {
+        open_max: settings.http_max_connections as usize,
+        shutdown_grace: settings.shutdown_timeout.0,
+        tls: tls.map(Tls::config),
+        ..ConnectionOptions::default()
     }
 }
 

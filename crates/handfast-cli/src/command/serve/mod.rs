@@ -50,7 +50,7 @@ pub(super) async fn run(
     let sources = Sources::system().context("the operating system provides no random numbers")?;
     // Before the data directory is created: a busy port leaves nothing behind.
     let listeners = Listeners::bind(&listen).await?;
-    let http = HttpListeners::bind(configuration).await?;
+    let http = HttpListeners::bind(configuration, tls.as_ref()).await?;
     let opened = OpenedDatabase::open(configuration, sources.clone()).await?;
     if let Some(server) = opened.handfast_server() {
         warn!(

@@ -4,7 +4,7 @@ mod bulk;
 
 use anyhow::{Context as _, Result, ensure};
 use bson::oid::ObjectId;
-use handfast_patterns::job_queue::{Job, JobQueue, NewJob};
+use handfast_patterns::job_queue::{Job, JobQueue, Missed, NewJob, Schedule, Schedules};
 use handfast_store::DocumentStore;
 use serde_json::{Value, json};
 
@@ -39,6 +39,39 @@ async fn filled(ground: &Ground) -> Result<Vec<ObjectId>> {
     drop(queue);
     store.close().await?;
     Ok(ids)
+}
+
+#[tokio::test]
+async fn schedules_are_listed_with_the_times_at_which_they_are_due() -> Result<()> {
+    Ground::each("jobs-schedules", async |ground| {
+        filled(&ground).await?;
+        let missing = output(&ground, &["jobs", "schedules"])?;
+        assert_one_line(&missing, 1, "--schedules");
+        let store = Store::open(&ground).await?;
+        let schedules = Schedules::open(queue(&store).await?, namespace("schedules")?).await?;
+        for (name, cron) in [("yearly", "0 9 1 1 *"), ("minutely", "* * * * *")] {
+            let job = NewJob::new("report", &bson::doc! { "of": name })?;
+            let (name, cron, zone) = (name.to_owned(), cron.to_owned(), "Europe/Berlin".to_owned());
+            schedules.set(&Schedule { name, cron, zone, missed: Missed::Last, job }).await?;
+        }
+        drop(schedules);
+        store.close().await?;
+        let (lines, code) = json(&ground, &["jobs", "schedules"])?;
+        let names: Vec<_> = lines.iter().map(|line| (&line["name"], &line["cron"])).collect();
+        // On the first of January both may be due at the same time, in the order of their names.
+        let expected = [(&json!("minutely"), &json!("* * * * *")), (&json!("yearly"), &json!("0 9 1 1 *"))];
+        assert_eq!((names, code), (expected.to_vec(), Some(0)));
+        ensure!(
+            lines.iter().all(|line| line["next"]["$date"].is_string() && line["zone"] == "Europe/Berlin"),
+            "{lines:?}"
+        );
+        let (lines, _) = json(&ground, &["jobs", "schedules", "--limit", "1"])?;
+        assert_eq!(lines.len(), 1);
+        let shown = text(&ground, &["jobs", "schedules"])?;
+        ensure!(shown.contains("0 9 1 1 *") && shown.contains("in "), "{shown}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use bson::{RawDocumentBuf, doc, rawdoc};
-use handfast_patterns::ledger::{Change, Ledger, LedgerFields, LedgerOptions, NewAccount, NewEntry};
+use handfast_patterns::ledger::{
+    Authorisation, Capture, Change, Ledger, LedgerFields, LedgerOptions, NewAccount, NewEntry,
+};
 use handfast_store::StoreExt;
 use serde_json::{Value, json};
 
@@ -64,6 +66,40 @@ async fn entries_are_seen_and_committed() -> Result<()> {
         assert_eq!(lines[0]["entry"], "wages");
         let (lines, _) = json(&ground, &["ledger", "accounts"])?;
         assert_eq!(lines.len(), 3);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn holds_are_listed_with_their_states() -> Result<()> {
+    Ground::each("ledger-holds", async |ground| {
+        let store = Store::open(&ground).await?;
+        let ledger = ledger(&store).await?;
+        for (hold, payer) in [("a", "ann"), ("b", "ann"), ("c", "bob"), ("d", "ann")] {
+            let _ = ledger.authorise(Authorisation::new(payer, "shop", 5, "EUR").with_id(hold)).await?;
+        }
+        let _ = ledger.capture("b", Capture::Part(2)).await?;
+        let _ = ledger.release("d").await?;
+        drop(ledger);
+        store.close().await?;
+        let holds = |further: &[&str]| -> Result<Vec<String>> {
+            let (lines, code) = json(&ground, &[&["ledger", "holds"], further].concat())?;
+            ensure!(code == Some(0), "{lines:?}");
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            Ok(lines.iter().map(|line| format!("{} {}", text(&line["_id"]), text(&line["holdState"]))).collect())
+        };
+        assert_eq!(holds(&[])?, ["a open", "b captured", "c open", "d released"]);
+        assert_eq!(holds(&["--state", "open"])?, ["a open", "c open"]);
+        assert_eq!(holds(&["--state", "captured", "--state", "released"])?, ["b captured", "d released"]);
+        assert_eq!(holds(&["--account", "bob"])?, ["c open"]);
+        assert_eq!(holds(&["--limit", "2"])?, ["a open", "b captured"]);
+        assert_eq!(holds(&["--limit", "2", "--after", "b"])?, ["c open", "d released"]);
+        let page = output(&ground, &["ledger", "holds", "--limit", "2"])?;
+        assert!(String::from_utf8(page.stderr)?.contains("further ones: --after 'b'"));
+        let (lines, _) = json(&ground, &["ledger", "holds", "--account", "bob"])?;
+        let parts = (&lines[0]["payer"], &lines[0]["payee"], &lines[0]["value"], &lines[0]["asset"]);
+        assert_eq!(parts, (&json!("bob"), &json!("shop"), &json!(5), &json!("EUR")));
         Ok(())
     })
     .await

@@ -92,7 +92,7 @@ fn query(call: &Call, skip: u32) -> String {
 pub(super) async fn page(api: &Api, call: Call) -> Result<Response> {
     let (database, collection) = (call.path("database"), call.path("collection"));
     let own = path(database, collection);
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let mut page =
         Page::new(Section::Collections, format!("{database}.{collection}")).below("Collections", "/collections");
     page.body.push(&form(&call, &own));
@@ -249,7 +249,7 @@ pub(super) async fn explain(api: &Api, call: Call) -> Result<Response> {
     refuse_other_sites(&call.headers)?;
     let (database, collection) = (call.path("database"), call.path("collection"));
     let own = path(database, collection);
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let search = Search::read(&call)?;
     let command = doc! { "explain": search.command(collection, LIMIT), "verbosity": "executionStats", "maxTimeMS": reads::TIME_MAX_MILLIS };
     let plan = client.run(database, &command).await?;

@@ -17,7 +17,7 @@ use crate::request::Call;
 const SHOWN_MAX: usize = 1_000;
 
 pub(super) async fn page(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let mut page = Page::new(Section::Collections, "Collections").live();
     let (mut shown, mut is_cut) = (0, false);
     for (place, database) in databases(&mut client).await?.into_iter().enumerate() {

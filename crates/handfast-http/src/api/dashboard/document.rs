@@ -28,7 +28,7 @@ pub(super) fn path(database: &str, collection: &str, id: &Bson) -> String {
 
 pub(super) async fn page(api: &Api, call: Call) -> Result<Response> {
     let (database, collection, id) = (call.path("database"), call.path("collection"), path_id(&call, "document")?);
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let found = reads::one(&mut client, database, collection, &id).await?;
     let document = found.ok_or_else(|| missing(&id))?;
     let text = indented(&editable(&document));
@@ -116,7 +116,7 @@ pub(super) async fn save(api: &Api, call: Call) -> Result<Response> {
         return form(&call, &id, &was, text, Some(why));
     }
     if reads::integer(&reply, "n") == 0 {
-        let mut client = api.logins.client(&call.headers).await?;
+        let mut client = api.client(&call).await?;
         let now = reads::one(&mut client, call.path("database"), call.path("collection"), &id).await?;
         let now = now.ok_or_else(|| missing(&id))?;
         // The answer to the same form was lost.

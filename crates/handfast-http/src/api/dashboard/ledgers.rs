@@ -32,7 +32,7 @@ fn path(database: &str, ledger: &str) -> String {
 }
 
 pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let mut page = Page::new(Section::Ledgers, "Ledgers").live();
     let mut rows = Vec::new();
     for ledger in found_patterns::all(&mut client, LEDGER).await? {
@@ -70,7 +70,7 @@ async fn count_uncommitted(client: &mut RequestClient, ledger: &FoundPattern) ->
 
 pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
     let (database, name) = (call.path("database"), call.path("ledger"));
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let ledger = found_patterns::one(&mut client, database, name, LEDGER).await?;
     let (own, show) = (path(database, name), call.query("show").unwrap_or_default());
     let position = Position::read(&call)?;
@@ -105,6 +105,7 @@ pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
             Column::Number("Held"),
             Column::Number("Not final"),
             Column::Number("Changes"),
+            Column::Text("Statement"),
         ];
         page.body.push(&table("Accounts, in minor units", &columns, &rows));
     } else {
@@ -134,7 +135,7 @@ async fn accounts(client: &mut RequestClient, database: &str, ledger: &str, acco
         let balance = match balance {
             Ok(balance) => balance,
             Err(problem) => {
-                rows.push(failed_row(text(cut(&shown(&id))), &problem, 7));
+                rows.push(failed_row(text(cut(&shown(&id))), &problem, 8));
                 continue;
             }
         };
@@ -148,9 +149,19 @@ async fn accounts(client: &mut RequestClient, database: &str, ledger: &str, acco
             number("held"),
             number("pending"),
             number("seqId"),
+            files(database, ledger, &id),
         ]);
     }
     rows
+}
+
+/// Returns the links to the changes of an account.
+fn files(database: &str, ledger: &str, account: &Bson) -> Html {
+    let own = format!("/v1/{}/ledgers/{}/accounts/{}", encoded(database), encoded(ledger), encoded(&shown(account)));
+    let mut html = link(&format!("{own}/statement"), "JSON");
+    html!(html, ", ");
+    html.push(&link(&format!("{own}/export?format=csv"), "CSV"));
+    html
 }
 
 fn entry_row(ledger: &FoundPattern, entry: &Document) -> Vec<Html> {

@@ -13,7 +13,7 @@ use super::values::{cell, cut, span};
 use crate::request::Call;
 
 pub(super) async fn page(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let reply = client.run("admin", &doc! { "currentOp": 1 }).await?;
     let operations = reply.get_array("inprog").map(Vec::as_slice).unwrap_or_default();
     let operations: Vec<&Document> = operations.iter().filter_map(Bson::as_document).collect();

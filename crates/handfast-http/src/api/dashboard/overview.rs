@@ -35,7 +35,7 @@ const COMMANDS_MAX: usize = 12;
 const COLLECTIONS_MAX: usize = 12;
 
 pub(super) async fn page(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let mut page = Page::new(Section::Overview, "Overview").live().with_script("curves.js");
     let status = match client.run("admin", &doc! { "serverStatus": 1 }).await {
         Err(problem) if problem.kind == ProblemKind::Forbidden => {

@@ -70,7 +70,7 @@ fn path(database: &str, queue: &str) -> String {
 }
 
 pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let mut page = Page::new(Section::Queues, "Job queues").live();
     let mut rows = Vec::new();
     for FoundPattern { database, collection, .. } in found_patterns::all(&mut client, QUEUE).await? {
@@ -110,7 +110,7 @@ pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
 
 pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
     let (database, queue) = (call.path("database"), call.path("queue"));
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let found = found_patterns::one(&mut client, database, queue, QUEUE).await?;
     let depth = depth(&mut client, database, queue).await?;
     let (own, state) = (path(database, queue), call.query("state").unwrap_or_default());
@@ -306,7 +306,7 @@ fn actions(own: &str, id: &Bson, state: &str) -> Html {
 
 pub(super) async fn job(api: &Api, call: Call) -> Result<Response> {
     let (database, queue, id) = (call.path("database"), call.path("queue"), path_id(&call, "job")?);
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let found = found_patterns::one(&mut client, database, queue, QUEUE).await?;
     let job = reads::one(&mut client, database, queue, &id).await?;
     let job = job.ok_or_else(|| Problem::new(ProblemKind::Missing, format!("there is no job {}", shown(&id))))?;

@@ -23,7 +23,7 @@ fn flagged(found: &FoundPattern) -> Document {
 }
 
 pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let mut page = Page::new(Section::Sync, "Sync flags").live();
     let mut rows = Vec::new();
     for found in found_patterns::all(&mut client, SYNC_FLAG).await? {
@@ -55,7 +55,7 @@ pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
 
 pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
     let (database, collection) = (call.path("database"), call.path("collection"));
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let found = found_patterns::one(&mut client, database, collection, SYNC_FLAG).await?;
     let list = List { database, collection, filter: flagged(&found) };
     let reads::Page { documents, next } = list.page(&mut client, Position::read(&call)?).await?;

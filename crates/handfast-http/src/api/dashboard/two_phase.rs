@@ -20,7 +20,7 @@ fn path(database: &str, collection: &str) -> String {
 }
 
 pub(super) async fn all(api: &Api, call: Call) -> Result<Response> {
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let mut page = Page::new(Section::TwoPhase, "Two-phase commits").live();
     let mut rows = Vec::new();
     for found in found_patterns::all(&mut client, TWO_PHASE).await? {
@@ -55,7 +55,7 @@ async fn counts(client: &mut RequestClient, found: &FoundPattern) -> Result<[i64
 
 pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
     let (database, collection) = (call.path("database"), call.path("collection"));
-    let mut client = api.logins.client(&call.headers).await?;
+    let mut client = api.client(&call).await?;
     let found = found_patterns::one(&mut client, database, collection, TWO_PHASE).await?;
     let (own, state) = (path(database, collection), call.query("state").unwrap_or_default());
     let filter = in_state(found.field("state"), Some(state), &TWO_PHASE_STATES)?;

@@ -169,6 +169,45 @@ async fn a_balance_is_that_of_now_or_as_of_a_time_an_entry_or_a_place() {
 }
 
 #[tokio::test]
+async fn a_statement_has_the_changes_of_an_account_a_page_at_a_time() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    open_ann(&mut client).await;
+    for number in 1..=3_i64 {
+        let id = format!("order {number}");
+        check(&mut client, transfer(&id, "ann", "bob", number), posted(&id, true)).await;
+    }
+    let statement = |further: bson::RawDocumentBuf| {
+        let mut command = rawdoc! { "handfastStatement": "tx", "account": "ann", "count": 2 };
+        for field in &further {
+            let (name, value) = field.unwrap();
+            command.append(name, value);
+        }
+        command
+    };
+    let places = |reply: &bson::RawDocument| -> Vec<(i64, i64)> {
+        let lines = reply.get_array("lines").unwrap().into_iter();
+        let line = |line: bson::RawBsonRef<'_>| {
+            let line = line.as_document().unwrap();
+            (line.get_i64("seqId").unwrap(), line.get_i64("balance").unwrap())
+        };
+        lines.map(|found| line(found.unwrap())).collect()
+    };
+    for (page, expected, before, after) in [
+        (rawdoc! {}, [(3, 97), (4, 94)], Some(3), None),
+        (rawdoc! { "before": 3_i64 }, [(1, 100), (2, 99)], None, Some(2)),
+        (rawdoc! { "after": 1_i64 }, [(2, 99), (3, 97)], Some(2), Some(3)),
+    ] {
+        let reply = client.run("d", statement(page.clone())).await;
+        assert_eq!(reply.double("ok"), 1.0, "{reply:?}");
+        assert_eq!(places(&reply), expected, "{page:?}: {reply:?}");
+        assert_eq!((reply.get_i64("before").ok(), reply.get_i64("after").ok()), (before, after), "{page:?}");
+    }
+    let nobody = rawdoc! { "handfastStatement": "tx", "account": "eve" };
+    check(&mut client, nobody, rawdoc! { "exists": false, "lines": bson::RawArrayBuf::new() }).await;
+}
+
+#[tokio::test]
 async fn a_balance_creates_no_ledger() {
     let mut server = TestServer::transactional();
     let mut client = server.connect();

@@ -87,7 +87,7 @@ impl Service {
         let (listener, stop) = (loopback().await?, CancellationToken::new());
         let address = listener.local_addr()?;
         let (service, connections) = (ServiceOptions::default(), ConnectionOptions::default());
-        let serving = tokio::spawn(serve(listener, counters.clone(), service, connections, stop.clone()));
+        let serving = tokio::spawn(serve(listener, counters.clone(), service, connections.clone(), stop.clone()));
         let listener = loopback().await?;
         let constant = listener.local_addr()?;
         let answering = tokio::spawn(serve_connections(vec![listener], constant_router(), connections, stop.clone()));

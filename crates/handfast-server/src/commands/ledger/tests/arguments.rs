@@ -108,6 +108,11 @@ async fn wrong_arguments_of_holds_and_accounts_are_refused_by_name() {
         (rawdoc! { "handfastBalance": "tx" }, 40414, "handfastBalance.account"),
         (rawdoc! { "handfastBalance": "tx", "account": "a", "at": 1 }, 14, "handfastBalance.at"),
         (rawdoc! { "handfastBalance": "tx", "account": "a", "entry": 1, "seqId": 1 }, 2, "exclude each other"),
+        (rawdoc! { "handfastStatement": "tx" }, 40414, "handfastStatement.account"),
+        (rawdoc! { "handfastStatement": "tx", "account": "a", "count": 501 }, 2, "count must be from 1 to 500"),
+        (rawdoc! { "handfastStatement": "tx", "account": "a", "after": -1 }, 2, "after must be at least 0"),
+        (rawdoc! { "handfastStatement": "tx", "account": "a", "before": 0 }, 2, "before must be at least 1"),
+        (rawdoc! { "handfastStatement": "tx", "account": "a", "after": 1, "before": 9 }, 2, "exclude each other"),
         (rawdoc! { "handfastReconcileLedger": "tx", "count": 0 }, 2, "count must be from 1 to 1000"),
         (rawdoc! { "handfastReconcileLedger": "tx", "count": -1 }, 51024, "count"),
     ] {
