@@ -65,7 +65,7 @@ impl Http {
 }
 
 fn serve(scratch: &Scratch, further: &[&str]) -> Result<Serve> {
-    Serve::start(handfast(scratch, &FREE_PORT).args(["--http", "127.0.0.1:0", "--log-level", "error"]).args(further))
+    Serve::start(handfast(scratch, &FREE_PORT).args(["--http", "127.0.0.1:0"]).args(further))
 }
 
 fn entry(id: &Value, value: i64) -> Value {
@@ -291,7 +291,7 @@ fn users_log_in_over_http() -> Result<()> {
         let added = output(handfast(&scratch, &["user", "add"]).args(user).args(["--password-file", "password"]))?;
         ensure!(added.status.success(), "{added:?}");
     }
-    let serve = serve(&scratch, &["--auth"])?;
+    let serve = serve(&scratch, &["--auth", "--log-level", "error"])?;
     let job = json!({ "_id": 1, "type": "mail" });
     let login = |text: &str| {
         use base64::Engine as _;
