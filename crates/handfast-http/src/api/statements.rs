@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::login::RequestClient;
 use super::reads::{LIMIT, integer};
 use super::{Api, Result, answer, date, path_id};
-use crate::id::shown;
+use crate::id::{extended, shown};
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Call;
 
@@ -198,7 +198,7 @@ impl Format {
     fn write(self, line: &Document, text: &mut String) {
         match self {
             Format::JsonLines => {
-                text.push_str(&Bson::Document(line.clone()).into_relaxed_extjson().to_string());
+                text.push_str(&extended(&Bson::Document(line.clone())).to_string());
                 text.push('\n');
             }
             Format::Csv => {
