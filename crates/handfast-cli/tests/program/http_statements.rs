@@ -42,7 +42,8 @@ fn fill(serve: &Serve) -> Result<()> {
 #[test]
 fn the_changes_of_an_account_are_served_by_pages_by_time_and_as_a_file() -> Result<()> {
     let scratch = Scratch::new("http-statements")?;
-    let serve = serve(&scratch, &[])?;
+    // Each entry waits for the disk otherwise.
+    let serve = serve(&scratch, &["--durability", "memory"])?;
     fill(&serve)?;
     let account = "a,b";
     let places = |answer: &Value| -> Vec<i64> {
