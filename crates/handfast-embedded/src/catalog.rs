@@ -9,7 +9,8 @@ use std::sync::Arc;
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_store::index::Index;
-use handfast_store::{CollectionOptions, IndexSpec, Namespace};
+use handfast_store::validation::Validator;
+use handfast_store::{CollectionOptions, IndexSpec, Namespace, Result as StoreResult};
 use imbl::OrdMap;
 
 use crate::engine::{Keyspace, View, prefix_range};
@@ -22,6 +23,8 @@ pub(crate) struct Collection {
     pub(crate) namespace: Namespace,
     pub(crate) uuid: [u8; 16],
     pub(crate) options: CollectionOptions,
+    /// The validator of the options.
+    pub(crate) validator: Option<Arc<Validator>>,
     /// Without `_id_`, whose entries are the documents themselves.
     pub(crate) indexes: Vec<Arc<CollectionIndex>>,
     next_index: u32,
@@ -149,7 +152,17 @@ impl Collection {
     /// Creates an empty collection.
     pub(crate) fn new(id: CollectionId, namespace: Namespace, uuid: [u8; 16]) -> Self {
         let options = CollectionOptions::default();
-        Collection { id, namespace, uuid, options, indexes: Vec::new(), next_index: 1 }
+        Collection { id, namespace, uuid, options, validator: None, indexes: Vec::new(), next_index: 1 }
+    }
+
+    /// Sets the options.
+    ///
+    /// # Errors
+    /// Returns the error of an invalid validator.
+    pub(crate) fn set_options(&mut self, options: CollectionOptions) -> StoreResult<()> {
+        self.validator = Validator::compile(&options)?;
+        self.options = options;
+        Ok(())
     }
 
     /// Definitions of all indexes, `_id_` first; those that are being built too if asked for.
@@ -185,6 +198,10 @@ impl Collection {
             indexes.push(entry);
         }
         document.append(cstr!("indexes"), indexes);
+        let options = self.options.to_document();
+        if !options.is_empty() {
+            document.append(cstr!("options"), options);
+        }
         metadata_value(&MetadataKey::Collection(self.id).encode(), document.as_bytes())
     }
 
@@ -213,6 +230,11 @@ impl Collection {
                 multikey: number(entry, "multikey").ok_or_else(|| wrong("multikey"))?,
                 complete: entry.get_bool("complete").map_err(|_| wrong("complete"))?,
             }));
+        }
+        if document.get("options").map_err(|_| wrong("options"))?.is_some() {
+            let options = document.get_document("options").map_err(|_| wrong("options"))?;
+            let set = CollectionOptions::from_document(options).and_then(|options| collection.set_options(options));
+            set.map_err(|error| wrong(error.message()))?;
         }
         Ok(collection)
     }

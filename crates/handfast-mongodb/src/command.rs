@@ -9,7 +9,7 @@ use handfast_mql::collation::VARIABLE;
 use handfast_store::{
     Aggregate, AggregateSource, Count, CreateIndexes, DeleteStatement, Distinct, DropIndexes, Explain, Explained, Find,
     FindAndModify, Hint, IndexSelector, IndexSpec, Modification, ModifyCollection, Namespace, RenameCollection,
-    ReturnDocument, UpdateSpec, UpdateStatement, Verbosity,
+    ReturnDocument, UpdateSpec, UpdateStatement, Validation, Verbosity,
 };
 
 #[cfg(test)]
@@ -54,6 +54,11 @@ impl Command {
     /// Adds the option by which the server stores empty timestamps as they are. Servers before MongoDB 8.0 refuse it by its name.
     pub(crate) fn put_keep_empty_timestamps(self, keep: bool) -> Self {
         self.put_set(cstr!("bypassEmptyTsReplacement"), keep)
+    }
+
+    /// Adds the option by which the server does not apply the validator of the collection.
+    pub(crate) fn put_validation(self, validation: Validation) -> Self {
+        self.put_set(cstr!("bypassDocumentValidation"), validation == Validation::Bypass)
     }
 
     fn put_hint(self, hint: Option<&Hint>) -> Self {
@@ -187,6 +192,7 @@ pub(crate) fn find_and_modify(request: &FindAndModify) -> Command {
         .put_hint(request.hint.as_ref())
         .put_variables(&request.variables)
         .put_collation(&request.variables)
+        .put_validation(request.validation)
         .put_keep_empty_timestamps(request.keep_empty_timestamps);
     match &request.modification {
         Modification::Remove => command.put(cstr!("remove"), true),
@@ -206,6 +212,7 @@ pub(crate) fn aggregate(request: &Aggregate) -> Command {
     command
         .put(cstr!("pipeline"), array(&request.pipeline))
         .put(cstr!("cursor"), rawdoc! {})
+        .put_validation(request.validation)
         .put_hint(request.hint.as_ref())
         .put_variables(&request.variables)
         .put_collation(&request.variables)

@@ -307,7 +307,7 @@ impl Probe<'_> {
         self.write(command::create_index(&self.collection, &index)).await?;
         let selector = IndexSelector::Names(vec![index.name.clone()]);
         let change = ModifyIndex { selector, expire_after_seconds: Some(2_000_000), hidden: None };
-        let request = ModifyCollection { namespace: self.collection.clone(), index: Some(change) };
+        let request = ModifyCollection { index: Some(change), ..ModifyCollection::new(self.collection.clone()) };
         self.write(command::modify_collection(&request)).await?;
         Ok(self.indexes().await?.contains(&changed))
     }

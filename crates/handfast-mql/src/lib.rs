@@ -21,6 +21,7 @@ mod pattern;
 pub mod pipeline;
 pub mod projection;
 mod raw_writer;
+pub mod schema;
 pub mod sort;
 pub mod text;
 pub mod update;
@@ -35,6 +36,7 @@ pub use number::Number;
 pub use path::Path;
 pub use pipeline::Pipeline;
 pub use projection::Projection;
+pub use schema::Schema;
 pub use sort::{Sort, Sorter};
 pub use update::{Applied, Update, UpdateOptions, UpdateSource};
 

@@ -17,11 +17,13 @@ mod by_reading;
 pub(crate) mod operations;
 mod shared;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 
+use crate::validation::Validator;
 use crate::{
     Aggregate, AtomicBatch, BatchLimit, ChangePage, CollectionCheck, CollectionInfo, CollectionOptions,
     CollectionStats, CommitTimestamp, Count, CreateIndexes, Delete, DeleteOutcome, Distinct, DropIndexes, Explain,
@@ -189,5 +191,11 @@ pub trait Snapshot: Send + Sync {
     /// means nothing. It saves a transaction a read; the commit checks again.
     fn is_unchanged(&self, _namespace: &Namespace, _id: RawBsonRef<'_>) -> bool {
         false
+    }
+
+    /// Returns the validator that a collection has at the snapshot, so that a transaction learns of a document that does not fulfil it
+    /// before the commit, which checks again.
+    fn validator(&self, _namespace: &Namespace) -> Option<Arc<Validator>> {
+        None
     }
 }

@@ -1,10 +1,12 @@
 //! The requests to a store: one struct each, with a `new` that takes the required fields and sets the others to defaults.
 
 mod atomic;
+mod collection_options;
 mod namespace;
 mod watch;
 
 pub use atomic::{AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Read, WriteKind};
+pub use collection_options::{CollectionOptions, ModifyValidator, Validation, ValidationAction, ValidationLevel};
 pub use namespace::{DATABASE_NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use watch::{FullDocument, FullDocumentBefore, Watch, WatchScope, WatchStart};
 
@@ -37,12 +39,21 @@ pub struct Insert {
     /// A ticket for exactly-once execution by an [`AtomicStore`](crate::AtomicStore). Each statement must change one document
     /// only.
     pub ticket: Option<Ticket>,
+    /// Whether the validator of the collection is applied.
+    pub validation: Validation,
 }
 
 impl Insert {
     /// Creates an ordered, journaled insert.
     pub fn new(namespace: Namespace, documents: Vec<RawDocumentBuf>) -> Self {
-        Insert { namespace, documents, ordered: true, durability: Durability::default(), ticket: None }
+        Insert {
+            namespace,
+            documents,
+            ordered: true,
+            durability: Durability::default(),
+            ticket: None,
+            validation: Validation::default(),
+        }
     }
 }
 
@@ -150,6 +161,8 @@ pub struct UpdateStatement {
     /// Whether empty timestamps of a replacement, or of a document that is inserted, are stored as they are. Otherwise they become
     /// the current time.
     pub keep_empty_timestamps: bool,
+    /// Whether the validator of the collection is applied.
+    pub validation: Validation,
 }
 
 impl UpdateStatement {
@@ -165,6 +178,7 @@ impl UpdateStatement {
             hint: None,
             constants: rawdoc! {},
             keep_empty_timestamps: false,
+            validation: Validation::default(),
         }
     }
 }
@@ -254,6 +268,8 @@ pub struct FindAndModify {
     /// Whether empty timestamps of a replacement, or of a document that is inserted, are stored as they are. Otherwise they become
     /// the current time.
     pub keep_empty_timestamps: bool,
+    /// Whether the validator of the collection is applied.
+    pub validation: Validation,
 }
 
 impl FindAndModify {
@@ -270,6 +286,7 @@ impl FindAndModify {
             variables: rawdoc! {},
             ticket: None,
             keep_empty_timestamps: false,
+            validation: Validation::default(),
         }
     }
 }
@@ -339,6 +356,8 @@ pub struct Aggregate {
     pub variables: RawDocumentBuf,
     /// The moment of the acknowledgement of `$out` and `$merge`.
     pub durability: Durability,
+    /// Whether the validator of the collection that `$out` and `$merge` write to is applied.
+    pub validation: Validation,
 }
 
 impl Aggregate {
@@ -350,6 +369,7 @@ impl Aggregate {
             hint: None,
             variables: rawdoc! {},
             durability: Durability::default(),
+            validation: Validation::default(),
         }
     }
 
@@ -517,17 +537,22 @@ pub struct DropIndexes {
     pub selector: IndexSelector,
 }
 
-/// The options of a collection. There are none yet; an unknown option is refused by name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct CollectionOptions {}
-
-/// Changes an index of a collection (`collMod`).
+/// Changes an index, or the validator, of a collection (`collMod`).
 #[derive(Clone, Debug)]
 pub struct ModifyCollection {
     /// The collection.
     pub namespace: Namespace,
-    /// The new settings of an index; `None` only checks that the collection exists.
+    /// The new settings of an index.
     pub index: Option<ModifyIndex>,
+    /// The new settings of the validator.
+    pub validator: ModifyValidator,
+}
+
+impl ModifyCollection {
+    /// Creates a request that only checks that the collection exists.
+    pub fn new(namespace: Namespace) -> Self {
+        ModifyCollection { namespace, index: None, validator: ModifyValidator::default() }
+    }
 }
 
 /// New settings of an index.

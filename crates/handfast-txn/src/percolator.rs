@@ -282,8 +282,8 @@ impl Catalog for Percolator {
         self.core.list_collections(database).await
     }
 
-    /// Options are the same for all collections.
-    async fn create_collection(&self, namespace: &Namespace, _options: CollectionOptions) -> StoreResult<()> {
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
+        options.refuse_any()?;
         self.core.create_collection(namespace).await
     }
 

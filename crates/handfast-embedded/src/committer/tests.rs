@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
 use bson::rawdoc;
-use handfast_store::{Applied, DocumentStore as _, Insert, Namespace, Sources, StoreExt as _};
+use handfast_store::{Applied, DocumentStore as _, Insert, Namespace, Sources, StoreExt as _, Validation};
 use handfast_txn::{Database, Transaction};
 
 use super::change_log::LogWriter;
@@ -24,7 +24,11 @@ fn start(path: &std::path::Path) -> (Arc<FaultyEngine>, Committer) {
 }
 
 async fn insert(committer: &Committer, n: i32, answer: AnswerAfter) -> handfast_store::Result<()> {
-    committer.submit(answer, 100, move |writer| insert_one(writer, &namespace(), [7; 16], &rawdoc! { "_id": n })).await
+    committer
+        .submit(answer, 100, move |writer| {
+            insert_one(writer, &namespace(), [7; 16], &rawdoc! { "_id": n }, Validation::Apply)
+        })
+        .await
 }
 
 fn documents(committer: &Committer) -> u64 {
@@ -141,7 +145,7 @@ async fn an_operation_that_panics_is_rolled_back_and_the_others_go_on() {
     let (_, committer) = start(directory.path());
     insert(&committer, 1, AnswerAfter::Synced).await.unwrap();
     let broken = committer.submit(AnswerAfter::Synced, 0, |writer| {
-        insert_one(writer, &namespace(), [7; 16], &rawdoc! { "_id": 2 })?;
+        insert_one(writer, &namespace(), [7; 16], &rawdoc! { "_id": 2 }, Validation::Apply)?;
         panic!("a mistake");
         #[expect(unreachable_code, reason = "gives the closure its type")]
         Ok(())

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bson::{RawBsonRef, RawDocument};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::change_stream::{is_logged, is_logged_database, record};
 use handfast_store::index::duplicate_key;
 use handfast_store::{
-    CommitTimestamp, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Ticket, WriteKind, insertion,
+    CollectionOptions, CommitTimestamp, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Ticket,
+    Validation, WriteKind, insertion,
 };
 
 use super::State;
@@ -26,6 +27,9 @@ use crate::format::{
     index_prefix, index_value, metadata_value, open_index_entry,
 };
 use crate::keys;
+
+/// The factor by which the steps of a validator may be more than those of other evaluations: a write that exceeds them is refused.
+const VALIDATION_STEPS_FACTOR: u64 = 50;
 
 /// The newest state for one operation, and the changes that it stages.
 pub(crate) struct Writer<'s> {
@@ -144,6 +148,23 @@ impl<'s> Writer<'s> {
         };
         let verify = self.state.shared.verify;
         Ok(value.map(|value| StoredDocument::open(&key, value, verify)).transpose()?)
+    }
+
+    /// Checks a document's new state by the validator of its collection. `before` is its newest state.
+    ///
+    /// # Errors
+    /// `DocumentValidationFailure` (121), and the errors of the validator, also of one that takes too many steps.
+    pub(crate) fn validate(
+        &self,
+        collection: &Collection,
+        before: Option<&RawDocument>,
+        after: &RawDocument,
+        validation: Validation,
+    ) -> StoreResult<()> {
+        let Some(validator) = &collection.validator else { return Ok(()) };
+        let context = self.state.sources.context(&RawDocumentBuf::new());
+        context.bound_steps(self.steps_max().saturating_mul(VALIDATION_STEPS_FACTOR));
+        validator.check(before, after, validation, &context)
     }
 
     /// Stages a document's new state. `before` is its newest state.
@@ -531,6 +552,20 @@ impl<'s> Writer<'s> {
         self.log_catalog(&collection, |collection| record::of_create(&collection.namespace));
         self.records.place = place;
         Ok(collection)
+    }
+
+    /// Stages the options of a collection.
+    ///
+    /// # Errors
+    /// Returns the error of an invalid validator. Nothing is staged then.
+    pub(crate) fn set_options(&mut self, collection: &Collection, options: CollectionOptions) -> StoreResult<()> {
+        if collection.options == options {
+            return Ok(());
+        }
+        let mut changed = Collection::clone(collection);
+        changed.set_options(options)?;
+        self.put_collection(Arc::new(changed));
+        Ok(())
     }
 
     /// Stages a collection's new state.

@@ -1,7 +1,10 @@
 //! The contract of atomic batches: snapshots and commits.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf};
+use handfast_store::validation::Validator;
 use handfast_store::{
     AtomicBatch, AtomicStore, CommitTimestamp, Cursor, Find, Namespace, Result, Snapshot as StoreSnapshot,
 };
@@ -36,6 +39,10 @@ impl StoreSnapshot for OpenSnapshot {
         let key = collection.and_then(|collection| document_key(collection.id, &keys::of_id(id)));
         let recent_changes = &self.store.context.shared().recent_changes;
         key.is_some_and(|key| recent_changes.is_unchanged(&key, self.timestamp()))
+    }
+
+    fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
+        self.reader.snapshot.catalog().get(namespace)?.validator.clone()
     }
 }
 

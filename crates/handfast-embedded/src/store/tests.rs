@@ -1,6 +1,7 @@
 //! A store in its directory: reopening, locking, requests that take long, snapshots that are ended.
 
 mod change_log;
+mod validator;
 
 use std::time::Duration;
 

@@ -121,7 +121,7 @@ fn put_all(
     // Documents of the batch may swap unique keys: the entries that the batch no longer needs are removed first.
     let mut prepared = Vec::with_capacity(puts.len());
     for Prepared { id_key, before, write } in puts {
-        let BatchWrite { namespace, id, write: DocumentWrite::Put(document), .. } = write else {
+        let BatchWrite { namespace, id, write: DocumentWrite::Put(document), validation, .. } = write else {
             continue;
         };
         if !has_id(document, id.as_raw_bson_ref(), &id_key)? {
@@ -132,6 +132,7 @@ fn put_all(
         insertion::check_size(document)?;
         let collection = writer.ensure_collection(namespace, uuid)?;
         let old = before.as_ref().map(Newest::document).transpose()?;
+        writer.validate(&collection, old, document, *validation)?;
         let changes = writer.key_changes(&collection, &id_key, old, Some(document))?;
         writer.stage_removed_keys(&collection, &id_key, &changes);
         prepared.push((write, id_key, before, document, changes));
@@ -224,7 +225,9 @@ fn create(writer: &mut Writer<'_>, creation: &Creation) -> StoreResult<()> {
         return Err(StoreError::command(Code::WriteConflict, text));
     }
     let indexes = creation.indexes.iter().cloned().map(Index::compile).collect::<StoreResult<Vec<_>>>()?;
-    add_to_catalog(writer, namespace, creation.uuid, indexes).map(|_| ())
+    add_to_catalog(writer, namespace, creation.uuid, indexes)?;
+    let collection = writer.ensure_collection(namespace, creation.uuid)?;
+    writer.set_options(&collection, creation.options.clone())
 }
 
 /// Returns whether a document has this `_id`, whose key is given. Equal bytes need no key to be compared.

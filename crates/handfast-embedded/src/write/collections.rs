@@ -29,7 +29,10 @@ pub(crate) async fn create_collection(
                 format!("a collection '{namespace}' already exists with different options"),
             )),
             Some(_) => Ok(()),
-            None => writer.ensure_collection(&namespace, uuid).map(|_| ()),
+            None => {
+                let collection = writer.ensure_collection(&namespace, uuid)?;
+                writer.set_options(&collection, options.clone())
+            }
         })
         .await
 }

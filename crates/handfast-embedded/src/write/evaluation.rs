@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::{Code, Context};
 use handfast_store::ticket::Recorded;
-use handfast_store::{Error as StoreError, Result as StoreResult, WriteKind, blocking};
+use handfast_store::{Error as StoreError, Result as StoreResult, Validation, WriteKind, blocking};
 
 use super::target::Target;
 use crate::catalog::Collection;
@@ -78,6 +78,7 @@ pub(crate) struct Evaluation<T> {
     pub(crate) target: Arc<Target>,
     evaluate: Arc<EvaluateDocument<T>>,
     upsert: Option<Arc<Upsert<T>>>,
+    validation: Validation,
     off_thread: Option<OffThread<T>>,
     /// Evaluations of the current document off thread.
     attempts: u32,
@@ -129,7 +130,13 @@ impl<T: Send + 'static> Evaluation<T> {
         target: Arc<Target>,
         evaluate: impl Fn(&Collection, &RawDocument) -> StoreResult<Evaluated<T>> + Send + Sync + 'static,
     ) -> Self {
-        Evaluation { target, evaluate: Arc::new(evaluate), upsert: None, off_thread: None, attempts: 0, steps: 0 }
+        let (evaluate, validation) = (Arc::new(evaluate), Validation::default());
+        Evaluation { target, evaluate, upsert: None, validation, off_thread: None, attempts: 0, steps: 0 }
+    }
+
+    #[must_use]
+    pub(crate) fn with_validation(self, validation: Validation) -> Self {
+        Evaluation { validation, ..self }
     }
 
     #[must_use]
@@ -147,6 +154,7 @@ impl<T: Send + 'static> Evaluation<T> {
             target: self.target.clone(),
             evaluate: self.evaluate.clone(),
             upsert: self.upsert.clone(),
+            validation: self.validation,
             off_thread: self.off_thread.take(),
             attempts: self.attempts,
             steps: 0,
@@ -222,7 +230,9 @@ impl<T> Evaluation<T> {
             Evaluated::NoMatch => return Ok(OnCommitter::NoMatch),
             Evaluated::Unchanged(result) => result,
             Evaluated::Replace(after, kind, result) => {
-                writer.put(collection, id_key, Some(stored.document()?), &after, kind)?;
+                let before = Some(stored.document()?);
+                writer.validate(collection, before, &after, self.validation)?;
+                writer.put(collection, id_key, before, &after, kind)?;
                 result
             }
             Evaluated::Remove(result) => {

@@ -64,6 +64,7 @@ pub(crate) async fn modify_collection(
     context
         .change_catalog(move |writer| {
             let collection = existing(writer, &request.namespace)?;
+            writer.set_options(&collection, collection.options.modified(&request.validator))?;
             let Some(change) = request.index else {
                 return Ok(rawdoc! {});
             };

@@ -2,7 +2,7 @@
 
 use bson::RawDocumentBuf;
 use handfast_store::{
-    Insert, InsertOutcome, Inserted, Namespace, Result as StoreResult, WriteError, WriteKind, insertion,
+    Insert, InsertOutcome, Inserted, Namespace, Result as StoreResult, Validation, WriteError, WriteKind, insertion,
 };
 
 use super::context::{WriteContext, after_steps};
@@ -19,7 +19,7 @@ struct Prepared {
 
 /// Inserts the documents in steps, between which other operations run.
 pub(crate) async fn insert(context: &WriteContext, request: Insert) -> StoreResult<InsertOutcome> {
-    let Insert { namespace, documents, ordered, durability, ticket } = request;
+    let Insert { namespace, documents, ordered, durability, ticket, validation } = request;
     let ticketed = context.ticketed(ticket);
     let mut outcome = InsertOutcome::default();
     let mut documents = documents.into_iter().enumerate().peekable();
@@ -33,10 +33,8 @@ pub(crate) async fn insert(context: &WriteContext, request: Insert) -> StoreResu
             .collect();
         let answer = if documents.peek().is_some() { AnswerAfter::Applied } else { durability.into() };
         let bytes = step.iter().flat_map(|prepared| &prepared.document).map(|document| document.as_bytes().len()).sum();
-        let (namespace, uuid) = (namespace.clone(), context.new_uuid());
-        let done = context
-            .committer
-            .submit(answer, bytes, move |writer| insert_step(writer, &namespace, uuid, ticketed, step, ordered));
+        let insert = InsertStep { namespace: namespace.clone(), uuid: context.new_uuid(), validation, ordered };
+        let done = context.committer.submit(answer, bytes, move |writer| insert.run(writer, ticketed, step));
         let done = done.await.map_err(|error| after_steps(error, outcome.inserted > 0))?;
         outcome.inserted += done.inserted;
         outcome.errors.extend(done.errors);
@@ -49,51 +47,61 @@ pub(crate) async fn insert(context: &WriteContext, request: Insert) -> StoreResu
     Ok(outcome)
 }
 
-/// Inserts the documents of one step. With a ticket, each document has its own result; a record that several share is written
-/// once. An error of the step itself rolls all of it back.
-fn insert_step(
-    writer: &mut Writer<'_>,
-    namespace: &Namespace,
+/// The insertion of the documents of one step.
+struct InsertStep {
+    namespace: Namespace,
     uuid: [u8; 16],
-    ticketed: Option<TicketedWrite>,
-    documents: Vec<Prepared>,
+    validation: Validation,
     ordered: bool,
-) -> StoreResult<InsertOutcome> {
-    let mut outcome = InsertOutcome::default();
-    let mut record = None;
-    for Prepared { index, document } in documents {
-        let insert = |writer: &mut Writer<'_>| {
-            document.and_then(|document| insert_one(writer, namespace, uuid, &document)).map(|()| Inserted)
-        };
-        let done = match ticketed.map(|ticketed| ticketed.of_statement(index)) {
-            None => insert(writer),
-            Some(ticketed) => {
-                let record = record_of(writer, &mut record, ticketed)?;
-                match record.result(ticketed.ticket) {
-                    Ok(None) => {
-                        let done = insert(writer);
-                        done.iter().try_for_each(|done| record.add(ticketed.ticket, done))?;
-                        done
+}
+
+impl InsertStep {
+    /// Inserts the documents. With a ticket, each has its own result; a record that several share is written once. An error of the step
+    /// itself rolls all of it back.
+    fn run(
+        &self,
+        writer: &mut Writer<'_>,
+        ticketed: Option<TicketedWrite>,
+        documents: Vec<Prepared>,
+    ) -> StoreResult<InsertOutcome> {
+        let mut outcome = InsertOutcome::default();
+        let mut record = None;
+        for Prepared { index, document } in documents {
+            let insert = |writer: &mut Writer<'_>| {
+                let inserted = document
+                    .and_then(|document| insert_one(writer, &self.namespace, self.uuid, &document, self.validation));
+                inserted.map(|()| Inserted)
+            };
+            let done = match ticketed.map(|ticketed| ticketed.of_statement(index)) {
+                None => insert(writer),
+                Some(ticketed) => {
+                    let record = record_of(writer, &mut record, ticketed)?;
+                    match record.result(ticketed.ticket) {
+                        Ok(None) => {
+                            let done = insert(writer);
+                            done.iter().try_for_each(|done| record.add(ticketed.ticket, done))?;
+                            done
+                        }
+                        Ok(Some(first)) => Ok(first),
+                        Err(error) => Err(error),
                     }
-                    Ok(Some(first)) => Ok(first),
-                    Err(error) => Err(error),
                 }
-            }
-        };
-        match done {
-            Ok(Inserted) => outcome.inserted += 1,
-            Err(error) => {
-                outcome.errors.push(WriteError { index, error });
-                if ordered {
-                    break;
+            };
+            match done {
+                Ok(Inserted) => outcome.inserted += 1,
+                Err(error) => {
+                    outcome.errors.push(WriteError { index, error });
+                    if self.ordered {
+                        break;
+                    }
                 }
             }
         }
+        if let Some(record) = record {
+            record.stage(writer)?;
+        }
+        Ok(outcome)
     }
-    if let Some(record) = record {
-        record.stage(writer)?;
-    }
-    Ok(outcome)
 }
 
 /// Returns the record of a ticket. Stages the current record if the ticket belongs to another one.
@@ -120,6 +128,7 @@ pub(crate) fn insert_one(
     namespace: &Namespace,
     uuid: [u8; 16],
     document: &RawDocumentBuf,
+    validation: Validation,
 ) -> StoreResult<()> {
     let id = insertion::id(document)?;
     let id_key = keys::of_id(id);
@@ -127,5 +136,6 @@ pub(crate) fn insert_one(
     if writer.get(collection.id, &id_key)?.is_some() {
         return Err(duplicate_id(namespace, id));
     }
+    writer.validate(&collection, None, document, validation)?;
     writer.put(&collection, &id_key, None, document, WriteKind::default())
 }

@@ -97,22 +97,25 @@ impl UpdateRequest<'_> {
 }
 
 fn evaluation_of_update(target: Arc<Target>, change: Arc<Change>) -> Evaluation<Changed> {
-    Evaluation::new(target.clone(), move |_, document| {
+    let validation = change.validation();
+    let evaluation = Evaluation::new(target.clone(), move |_, document| {
         Ok(match change.apply(document, &target.context)? {
             Some(applied) if applied.modified => Evaluated::Replace(applied.document, change.kind(), Changed::Modified),
             Some(_) => Evaluated::Unchanged(Changed::Same),
             None => Evaluated::NoMatch,
         })
-    })
+    });
+    evaluation.with_validation(validation)
 }
 
 fn upsert_of_update(context: &WriteContext, target: &Arc<Target>, change: &Arc<Change>) -> Upsert<Changed> {
     let (ids, uuid) = (context.sources.ids.clone(), context.new_uuid());
     let (made_for, inserted, change) = (target.clone(), target.clone(), change.clone());
+    let validation = change.validation();
     Upsert::new(
         move || change.insertion(&*ids, &made_for.context),
         move |writer, document| {
-            insert_one(writer, &inserted.namespace, uuid, document)?;
+            insert_one(writer, &inserted.namespace, uuid, document, validation)?;
             Ok(Changed::Upserted(insertion::id(document)?.into()))
         },
     )
@@ -201,7 +204,8 @@ fn evaluation_of_find_and_modify(
     target: Arc<Target>,
     compiled: Arc<CompiledFindAndModify>,
 ) -> Evaluation<FindAndModifyOutcome> {
-    Evaluation::new(target.clone(), move |_, before| {
+    let validation = compiled.change().map(Change::validation).unwrap_or_default();
+    let evaluation = Evaluation::new(target.clone(), move |_, before| {
         // A projection that fails makes the evaluation fail, so that the document is not changed.
         let outcome = |after| compiled.changed(before.to_owned(), after, &target.context);
         let Some(change) = compiled.change() else {
@@ -216,7 +220,8 @@ fn evaluation_of_find_and_modify(
             Some(applied) => Evaluated::Unchanged(outcome(Some(applied.document))?),
             None => Evaluated::NoMatch,
         })
-    })
+    });
+    evaluation.with_validation(validation)
 }
 
 fn upsert_of_find_and_modify(
@@ -224,7 +229,7 @@ fn upsert_of_find_and_modify(
     target: &Arc<Target>,
     compiled: &Arc<CompiledFindAndModify>,
 ) -> Option<Upsert<FindAndModifyOutcome>> {
-    compiled.change().filter(|change| change.is_upsert())?;
+    let validation = compiled.change().filter(|change| change.is_upsert())?.validation();
     let (ids, uuid) = (context.sources.ids.clone(), context.new_uuid());
     let (making, made) = (compiled.clone(), compiled.clone());
     let (made_for, target) = (target.clone(), target.clone());
@@ -233,7 +238,7 @@ fn upsert_of_find_and_modify(
         None => Err(StoreError::command(Code::InternalError, "a removal was asked for a document to insert")),
     };
     Some(Upsert::new(make, move |writer, document| {
-        insert_one(writer, &target.namespace, uuid, document)?;
+        insert_one(writer, &target.namespace, uuid, document, validation)?;
         made.upserted(document, &target.context)
     }))
 }

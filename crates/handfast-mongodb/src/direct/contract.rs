@@ -120,7 +120,8 @@ impl DocumentStore for DirectStore {
         shown.iter().map(|index| Ok(IndexInfo { spec: reply::index(index)? })).collect()
     }
 
-    async fn create_collection(&self, namespace: &Namespace, _options: CollectionOptions) -> Result<()> {
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
+        options.refuse_any()?;
         match self.remote.define(namespace.database(), command::create(namespace)).await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Code::NamespaceExists => {
@@ -132,6 +133,7 @@ impl DocumentStore for DirectStore {
     }
 
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
+        request.validator.refuse_any()?;
         needs::check(&request, &self.server.capabilities)?;
         self.remote.define(request.namespace.database(), command::modify_collection(&request)).await
     }

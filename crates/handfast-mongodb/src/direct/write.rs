@@ -22,7 +22,7 @@ impl DirectStore {
         complete: impl Fn(Error, &RawDocument) -> Error + Send + Sync,
     ) -> Result<InsertOutcome> {
         refuse_ticket(request.ticket)?;
-        let Insert { namespace, documents, ordered, durability, .. } = request;
+        let Insert { namespace, documents, ordered, durability, validation, .. } = request;
         let (mut outcome, mut refused) = (InsertOutcome::default(), Vec::new());
         // The positions in the request of the documents that are sent.
         let (mut indexes, mut sent) = (Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ impl DirectStore {
             }
         }
         for range in split(sent.iter().map(|document| document.as_bytes().len()), self.remote.statements_max) {
-            let command = command::insert(&namespace, &sent[range.clone()], ordered);
+            let command = command::insert(&namespace, &sent[range.clone()], ordered).put_validation(validation);
             let effect = if range.len() == 1 { Effect::One } else { Effect::Several };
             let reply = self
                 .remote
@@ -76,11 +76,13 @@ impl DirectStore {
         let Update { namespace, statements, ordered, durability, variables, .. } = request;
         let multi: Vec<_> = statements.iter().map(|statement| statement.multi).collect();
         let keep_empty_timestamps = statements.iter().any(|statement| statement.keep_empty_timestamps);
+        let validation = statements.first().map(|statement| statement.validation).unwrap_or_default();
         let statements: Vec<_> =
             statements.iter().map(|statement| command::update_statement(statement, &variables)).collect();
         let mut all = UpdateOutcome::default();
         for range in split(sizes(&statements), self.remote.statements_max) {
             let command = command::update(&namespace, &statements[range.clone()], ordered, &variables)
+                .put_validation(validation)
                 .put_keep_empty_timestamps(keep_empty_timestamps);
             let effect = effect(&multi[range.clone()]);
             let has_effect = all.modified > 0 || !all.upserted.is_empty();

@@ -11,7 +11,7 @@ use super::{
     types::TypeSet,
 };
 use crate::field_path::is_reference_field;
-use crate::{Code, CompileOptions, Error, Number, Path, Result, expression::Expression, path};
+use crate::{Code, CompileOptions, Error, Number, Path, Result, Schema, expression::Expression, path};
 
 /// The options and the enclosing operators that a condition is compiled with.
 #[derive(Clone, Copy)]
@@ -49,14 +49,17 @@ fn logical(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<O
         "or" => disjunction(branches(operator, value, scope)?, scope.options.collation.as_ref()),
         "nor" => Node::Nor(branches(operator, value, scope)?),
         "expr" if scope.top => Node::Expression(Arc::new(Expression::compile(value, scope.options)?)),
-        "expr" | "text" | "where" if !scope.top => {
+        "jsonSchema" if scope.top => match value {
+            RawBsonRef::Document(schema) => Node::Schema(Arc::new(Schema::compile(schema)?)),
+            _ => return Err(Error::new(Code::TypeMismatch, "$jsonSchema must be an object")),
+        },
+        "expr" | "text" | "where" | "jsonSchema" if !scope.top => {
             return Err(bad(format!("${operator} can only be applied to the top-level document")));
         }
         "ref" | "id" | "db" => literal(value)?.at(&Path::new(&format!("${operator}"))),
         "comment" => return Ok(None),
         "where" => return Err(bad("$where is not supported: there is no JavaScript engine; use $expr")),
         "text" => return Err(Error::new(Code::IndexNotFound, "text index required for $text query")),
-        "jsonSchema" => return Err(bad("$jsonSchema is not supported")),
         "sampleRate" => return Err(bad("$sampleRate is not supported")),
         _ => {
             return Err(bad(format!(

@@ -46,6 +46,7 @@ impl<'c> Evaluation<'c> {
             Node::And(all) => self.all(all, document)?,
             Node::Or(any) => return self.any(any, document),
             Node::Expression(expression) => return Ok(expression.evaluate(document, self.context)?.is_true()),
+            Node::Schema(schema) => return schema.accepts(document, self.context),
             Node::Nor(none) => {
                 let holds = !self.any(none, document)?;
                 self.position = position;

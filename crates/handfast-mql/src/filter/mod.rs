@@ -30,6 +30,7 @@
 mod bits;
 mod compile;
 mod evaluate;
+mod mismatch;
 mod necessary;
 mod node;
 mod regex;
@@ -38,6 +39,7 @@ mod types;
 use bson::{RawBsonRef, RawDocument};
 
 pub use bits::{BitCondition, BitTest};
+pub use mismatch::mismatch;
 pub use necessary::{NecessaryConditions, WholeComparison, implied};
 pub use node::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate};
 pub use regex::RegexTest;

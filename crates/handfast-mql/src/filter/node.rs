@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{RawBson, RawBsonRef};
 
 use super::{bits::BitTest, regex::RegexTest, types::TypeSet};
-use crate::{Collation, Context, Path, Result, expression::Expression, order};
+use crate::{Collation, Context, Path, Result, Schema, expression::Expression, order};
 
 /// A condition on a document.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub enum Node {
     Field(FieldNode),
     /// Holds if the aggregation expression is true (`$expr`).
     Expression(Arc<Expression>),
+    /// Holds if the document has the form (`$jsonSchema`).
+    Schema(Arc<Schema>),
 }
 
 impl Node {

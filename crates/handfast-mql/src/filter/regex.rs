@@ -13,7 +13,7 @@ pub struct RegexTest {
 }
 
 impl RegexTest {
-    pub(super) fn compile(source: &str, options: &str) -> Result<Self> {
+    pub(crate) fn compile(source: &str, options: &str) -> Result<Self> {
         if source.contains('\0') {
             return Err(Error::new(Code::BadValue, "Regular expression cannot contain an embedded null byte"));
         }
@@ -80,7 +80,7 @@ impl RegexTest {
         (!prefix.is_empty()).then_some(prefix)
     }
 
-    pub(super) fn accepts(&self, value: RawBsonRef<'_>, context: &Context) -> Result<bool> {
+    pub(crate) fn accepts(&self, value: RawBsonRef<'_>, context: &Context) -> Result<bool> {
         match value {
             RawBsonRef::String(text) | RawBsonRef::Symbol(text) => {
                 context.steps(self.pattern.steps(text))?;

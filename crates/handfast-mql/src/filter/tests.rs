@@ -531,7 +531,12 @@ fn invalid_filters_are_refused() {
         (rawdoc! { "a": { "$bitsAnySet": [-1] } }, 2, "Failed to parse bit position. bit positions must be >= 0"),
         (rawdoc! { "$where": "1" }, 2, "$where is not supported"),
         (rawdoc! { "$text": { "$search": "x" } }, 27, "text index required for $text query"),
-        (rawdoc! { "$jsonSchema": {} }, 2, "$jsonSchema is not supported"),
+        (rawdoc! { "$jsonSchema": 1 }, 14, "$jsonSchema must be an object"),
+        (
+            rawdoc! { "a": { "$elemMatch": { "$jsonSchema": {} } } },
+            2,
+            "$jsonSchema can only be applied to the top-level document",
+        ),
         (rawdoc! { "a": { "$near": [0, 0] } }, 2, "$near is not supported"),
         (rawdoc! { "a": { "$geoWithin": {} } }, 2, "$geoWithin is not supported"),
     ] {
@@ -585,4 +590,12 @@ fn a_filter_returns_its_predicates_and_equalities() {
     assert!(compile(&rawdoc! {}).unwrap().is_empty());
     assert!(compile(&rawdoc! { "$comment": 1 }).unwrap().is_empty());
     assert!(!filter.is_empty());
+}
+
+#[test]
+fn a_schema_is_a_condition_beside_others() {
+    let schema = rawdoc! { "$jsonSchema": { "required": ["a"] } };
+    check(schema.clone(), [rawdoc! { "a": null }], [rawdoc! { "b": 1 }]);
+    check(rawdoc! { "$nor": [schema.clone()] }, [rawdoc! { "b": 1 }], [rawdoc! { "a": 1 }]);
+    check(rawdoc! { "$and": [schema, { "a": { "$gt": 1 } }] }, [rawdoc! { "a": 2 }], [rawdoc! { "a": 1 }, rawdoc! {}]);
 }

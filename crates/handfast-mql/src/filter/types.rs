@@ -27,6 +27,15 @@ impl TypeSet {
         Ok(types)
     }
 
+    /// Reads aliases.
+    pub(crate) fn of_aliases(aliases: &[&str]) -> Result<Self> {
+        let mut types = TypeSet(Vec::new());
+        for alias in aliases {
+            types.add(RawBsonRef::String(alias))?;
+        }
+        Ok(types)
+    }
+
     /// Tells whether the type is one of them.
     pub fn contains(&self, element_type: ElementType) -> bool {
         self.0.contains(&element_type)

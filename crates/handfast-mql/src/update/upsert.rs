@@ -67,7 +67,7 @@ pub fn check_upsert_filter(filter: &Filter) -> Result<()> {
                 let message = "$expr is not allowed in the query predicate for an upsert";
                 return Err(Error::new(Code::QueryFeatureNotAllowed, message));
             }
-            Node::Field(_) => {}
+            Node::Field(_) | Node::Schema(_) => {}
         }
     }
     Ok(())

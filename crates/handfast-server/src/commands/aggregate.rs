@@ -134,7 +134,7 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
     let collation = arguments.collation()?;
     // There is no sorting on disk, see `find`.
     arguments.flag("allowDiskUse")?;
-    arguments.lenient_flag("bypassDocumentValidation")?;
+    let validation = super::write::validation(arguments)?;
     arguments.unsupported(&["fromMongos", "needsMerge", "exchange"])?;
     let source = match call.request.subject {
         RawBsonRef::String(_) => AggregateSource::Collection(call.request.namespace()?),
@@ -159,6 +159,7 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
         hint: hint(arguments)?,
         variables: with_variable(call.variables(arguments).await?, collation.as_deref()),
         durability: call.durability(),
+        validation,
     })
 }
 

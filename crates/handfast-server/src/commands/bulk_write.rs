@@ -16,7 +16,7 @@ use handfast_store::{Delete, DeleteStatement, Insert, Namespace, Ticket, Update,
 
 use super::get_more::{Opening, put_first_batch};
 use super::insert::{InsertableDocuments, insertable_documents};
-use super::write::{UpdateNames, bypass_options, check_batch, check_single, put_error, update_statement};
+use super::write::{BypassOptions, UpdateNames, check_batch, check_single, put_error, update_statement};
 use super::{Access, Call, Command, Counter, InTransaction, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Visitor, visit_full_name};
@@ -119,7 +119,7 @@ struct Bulk<'c, 'a> {
     namespaces: Vec<Namespace>,
     ordered: bool,
     errors_only: bool,
-    keep_empty_timestamps: bool,
+    bypass: BypassOptions,
     variables: RawDocumentBuf,
     results: Vec<RawDocumentBuf>,
     totals: Totals,
@@ -143,12 +143,12 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
     let errors_only = arguments.flag("errorsOnly")?.unwrap_or(false);
     let variables = call.variables(&mut arguments).await?;
-    let keep_empty_timestamps = bypass_options(&mut arguments)?;
+    let bypass = BypassOptions::read(&mut arguments)?;
     arguments.finish()?;
     check_batch(operations.len())?;
     let namespaces = infos.into_iter().map(namespace).collect::<CommandResult<Vec<_>>>()?;
     // All operations are read before the first is applied, so that a malformed one at the end changes nothing.
-    let operations = operations.into_iter().map(|document| read(document, namespaces.len(), keep_empty_timestamps));
+    let operations = operations.into_iter().map(|document| read(document, namespaces.len(), bypass));
     let mut operations = operations.collect::<CommandResult<Vec<_>>>()?;
     check_single(call, operations.iter().map(|bulk| bulk.operation.is_multi()), "multi=true")?;
     if call.transaction_number().is_some() {
@@ -163,7 +163,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         namespaces,
         ordered,
         errors_only,
-        keep_empty_timestamps,
+        bypass,
         variables,
         results: Vec::new(),
         totals: Totals::default(),
@@ -208,7 +208,7 @@ fn namespace(document: &RawDocument) -> CommandResult<Namespace> {
     }
 }
 
-fn read(document: &RawDocument, namespaces: usize, keep_empty_timestamps: bool) -> CommandResult<BulkOperation<'_>> {
+fn read(document: &RawDocument, namespaces: usize, bypass: BypassOptions) -> CommandResult<BulkOperation<'_>> {
     let kind = document.iter().next().transpose()?.map_or("", |(name, _)| name.as_str());
     let (path, kind) = match kind {
         "insert" => ("insert", "insert"),
@@ -233,7 +233,7 @@ fn read(document: &RawDocument, namespaces: usize, keep_empty_timestamps: bool) 
         }
         "update" => {
             let names = UpdateNames { filter: "filter", update: "updateMods", constants: "constants" };
-            Operation::Update(update_statement(&mut arguments, names, keep_empty_timestamps)?)
+            Operation::Update(update_statement(&mut arguments, names, bypass)?)
         }
         _ => {
             let filter = arguments.document("filter")?;
@@ -286,7 +286,7 @@ impl Bulk<'_, '_> {
 
     async fn insert(&mut self, namespace: Namespace, first: usize, documents: &[&RawDocument]) -> CommandResult<()> {
         self.call.shared.metrics.operations.insert.add(documents.len() as u64);
-        let now = (!self.keep_empty_timestamps).then(|| self.call.shared.sources.cluster_time());
+        let now = (!self.bypass.keep_empty_timestamps).then(|| self.call.shared.sources.cluster_time());
         let InsertableDocuments { documents: stored, positions, refused } =
             insertable_documents(documents, self.ordered, now);
         let mut errors: Vec<Option<handfast_store::Error>> = vec![None; documents.len()];
@@ -298,6 +298,7 @@ impl Bulk<'_, '_> {
                 ordered: self.ordered,
                 durability: self.call.durability(),
                 ticket: self.ticket(first),
+                validation: self.bypass.validation,
             };
             let outcome = self.call.store().insert(request).await?;
             self.totals.inserted += outcome.inserted;

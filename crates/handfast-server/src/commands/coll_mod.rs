@@ -1,8 +1,9 @@
-//! `collMod`: changes the lifetime of a TTL index, hides an index from the planner or shows it.
+//! `collMod`: changes the lifetime of a TTL index, hides an index from the planner or shows it, and changes the validator.
 
 use handfast_mql::Code;
 use handfast_store::{IndexSelector, ModifyCollection, ModifyIndex};
 
+use super::create::read_validator;
 use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
@@ -14,7 +15,7 @@ use crate::writer::Writer;
 pub(crate) const COMMAND: Command = Command {
     name: "collMod",
     aliases: &[],
-    help: "changes an index of a collection",
+    help: "changes an index, or the validator, of a collection",
     access: Access::Write,
     needs: Needs::Collection(&[Action::Structure]),
     admin_only: false,
@@ -32,11 +33,11 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.unsupported(&["viewOn", "pipeline"])?;
     arguments.unsupported(&["timeseries", "expireAfterSeconds"])?;
     arguments.unsupported(&["cappedSize", "cappedMax"])?;
-    arguments.unsupported(&["validator", "validationAction", "validationLevel"])?;
+    let validator = read_validator(&mut arguments, &namespace)?;
     arguments.unsupported(&["changeStreamPreAndPostImages", "dryRun"])?;
     arguments.finish()?;
     let index = index.map(read_index).transpose()?;
-    let document = call.store().modify_collection(ModifyCollection { namespace, index }).await?;
+    let document = call.store().modify_collection(ModifyCollection { namespace, index, validator }).await?;
     let mut writer = Writer::new();
     writer.put_all(&document);
     Ok(writer.into())
@@ -72,10 +73,7 @@ mod tests {
         let mut server = TestServer::adjustable();
         let mut client = server.connect();
         client.run("d", rawdoc! { "create": "c" }).await;
-        for (command, option) in [
-            (rawdoc! { "collMod": "c", "pipeline": [], "viewOn": "c" }, "viewOn"),
-            (rawdoc! { "collMod": "c", "validationAction": "warn", "validator": {} }, "validator"),
-        ] {
+        for (command, option) in [(rawdoc! { "collMod": "c", "pipeline": [], "viewOn": "c" }, "viewOn")] {
             let expected =
                 (238, "NotImplemented".to_owned(), format!("the option 'collMod.{option}' is not supported"));
             assert_eq!(client.refused("d", command).await, expected);

@@ -1,9 +1,11 @@
 //! `create`: creates an empty collection.
 
+use bson::RawDocument;
 use handfast_mql::Code;
-use handfast_store::{CollectionOptions, Namespace};
+use handfast_store::{CollectionOptions, ModifyValidator, Namespace, ValidationAction, ValidationLevel};
 
 use super::{Access, Call, Command, InTransaction, Properties};
+use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
@@ -30,7 +32,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.unsupported(&["viewOn", "pipeline"])?;
     arguments.unsupported(&["timeseries", "clusteredIndex", "expireAfterSeconds"])?;
     arguments.unsupported(&["capped", "size", "max"])?;
-    arguments.unsupported(&["validator", "validationAction", "validationLevel"])?;
+    let options = CollectionOptions::default().modified(&read_validator(&mut arguments, &namespace)?);
     arguments.unsupported(&["changeStreamPreAndPostImages", "encryptedFields"])?;
     // Settings of another storage engine are refused unless they are empty.
     for name in ["storageEngine", "indexOptionDefaults"] {
@@ -48,8 +50,42 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         let text = format!("Collection {namespace} already exists.");
         return Err(CommandError::new(Code::NamespaceExists, text));
     }
-    call.store().create_collection(&namespace, CollectionOptions {}).await?;
+    call.store().create_collection(&namespace, options).await?;
     Ok(Answer::done())
+}
+
+/// Reads the options of the validator.
+pub(super) fn read_validator(arguments: &mut Arguments<'_>, namespace: &Namespace) -> CommandResult<ModifyValidator> {
+    let validator = arguments.document("validator")?.map(RawDocument::to_owned);
+    if validator.as_ref().is_some_and(|validator| !validator.is_empty())
+        && matches!(namespace.database(), "admin" | "config" | "local")
+    {
+        let text = format!(
+            "Document validators are not allowed on collection {namespace} in the {} database",
+            namespace.database()
+        );
+        return Err(CommandError::new(Code::InvalidOptions, text));
+    }
+    Ok(ModifyValidator {
+        validator,
+        level: enumeration(arguments, "validationLevel", ValidationLevel::of_name)?,
+        action: enumeration(arguments, "validationAction", ValidationAction::of_name)?,
+    })
+}
+
+fn enumeration<T>(
+    arguments: &mut Arguments<'_>,
+    name: &str,
+    of_name: impl Fn(&str) -> Option<T>,
+) -> CommandResult<Option<T>> {
+    let Some(text) = arguments.text(name)? else { return Ok(None) };
+    let value = of_name(text).ok_or_else(|| {
+        CommandError::new(
+            Code::BadValue,
+            format!("Enumeration value '{text}' for field '{name}' is not a valid value."),
+        )
+    })?;
+    Ok(Some(value))
 }
 
 async fn exists(call: &Call<'_>, namespace: &Namespace) -> CommandResult<bool> {
@@ -59,6 +95,9 @@ async fn exists(call: &Call<'_>, namespace: &Namespace) -> CommandResult<bool> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod validator_tests;
 
 #[cfg(test)]
 mod tests {
@@ -74,7 +113,6 @@ mod tests {
         for (command, option) in [
             (rawdoc! { "create": "x", "pipeline": [], "viewOn": "c" }, "viewOn"),
             (rawdoc! { "create": "x", "size": 1, "max": 1, "capped": true }, "capped"),
-            (rawdoc! { "create": "x", "validationLevel": "strict", "validator": {} }, "validator"),
             (rawdoc! { "create": "x", "expireAfterSeconds": 1, "timeseries": {} }, "timeseries"),
         ] {
             let expected = (238, "NotImplemented".to_owned(), format!("the option 'create.{option}' is not supported"));

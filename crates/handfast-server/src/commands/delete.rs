@@ -5,7 +5,7 @@ use handfast_mql::Code;
 use handfast_mql::collation::with_variable;
 use handfast_store::{Delete, DeleteStatement, Explained, Find};
 
-use super::write::{bypass_options, check_batch, check_single, common_collation, explained_statement, put_errors};
+use super::write::{BypassOptions, check_batch, check_single, common_collation, explained_statement, put_errors};
 use super::{Access, Call, Command, Counter, InTransaction, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
@@ -42,7 +42,7 @@ async fn read(call: &Call<'_>) -> CommandResult<Delete> {
     let statements = arguments.required("deletes", statements)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
     let variables = call.variables(&mut arguments).await?;
-    bypass_options(&mut arguments)?;
+    BypassOptions::read(&mut arguments)?;
     arguments.finish()?;
     check_batch(statements.len())?;
     let statements = statements.into_iter().map(statement).collect::<CommandResult<Vec<_>>>()?;

@@ -4,7 +4,7 @@ use handfast_mql::Code;
 use handfast_mql::collation::with_variable;
 use handfast_store::{Explained, Find, FindAndModify, Modification, RequestedDocument, ReturnDocument};
 
-use super::write::{bypass_options, update_spec};
+use super::write::{BypassOptions, update_spec};
 use super::{Access, Call, Command, InTransaction, Properties, hint, natural_order};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
@@ -36,7 +36,7 @@ async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("findAndModify");
     let collation = arguments.collation()?;
-    let keep_empty_timestamps = bypass_options(&mut arguments)?;
+    let BypassOptions { keep_empty_timestamps, validation } = BypassOptions::read(&mut arguments)?;
     let modification = modification(&mut arguments)?;
     let projection = arguments.document("fields")?.map(ToOwned::to_owned).unwrap_or_default();
     let (sort, hint) = natural_order(arguments.document_or_empty("sort")?, hint(&mut arguments)?)?;
@@ -51,6 +51,7 @@ async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
         variables: with_variable(call.variables(&mut arguments).await?, collation.as_deref()),
         modification,
         keep_empty_timestamps,
+        validation,
     };
     arguments.finish()?;
     Ok(request)

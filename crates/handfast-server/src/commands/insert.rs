@@ -6,7 +6,7 @@ use handfast_mql::{Code, depth, update};
 use handfast_store::{Insert, WriteError};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
-use super::write::{self, check_batch};
+use super::write::{self, BypassOptions, check_batch};
 use super::{Access, Call, Command, Counter, InTransaction, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -40,7 +40,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let documents = arguments.documents("documents")?;
     let documents = arguments.required("documents", documents)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
-    let keep_empty_timestamps = write::bypass_options(&mut arguments)?;
+    let BypassOptions { keep_empty_timestamps, validation } = BypassOptions::read(&mut arguments)?;
     arguments.finish()?;
     check_batch(documents.len())?;
     call.shared.metrics.operations.insert.add(documents.len() as u64);
@@ -50,7 +50,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let retried = call.retried(documents.len()).await?;
     let injected_error = fail_points::write::fail_statements(call, &retried, &mut documents);
     if !documents.is_empty() {
-        let insert = Insert { namespace, documents, ordered, durability: call.durability(), ticket: call.ticket() };
+        let (durability, ticket) = (call.durability(), call.ticket());
+        let insert = Insert { namespace, documents, ordered, durability, ticket, validation };
         let outcome = call.store().insert(insert).await?;
         (inserted, failed) = (outcome.inserted, outcome.errors);
     }

@@ -5,7 +5,7 @@ use handfast_mql::collation::with_variable;
 use handfast_store::{Explained, Find, Update, UpdateStatement};
 
 use super::write::{
-    UpdateNames, bypass_options, check_batch, check_single, common_collation, explained_statement, put_errors,
+    BypassOptions, UpdateNames, check_batch, check_single, common_collation, explained_statement, put_errors,
     update_statement,
 };
 use super::{Access, Call, Command, Counter, InTransaction, Properties};
@@ -44,13 +44,11 @@ async fn read(call: &Call<'_>) -> CommandResult<Update> {
     let statements = arguments.required("updates", statements)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
     let variables = call.variables(&mut arguments).await?;
-    let keep_empty_timestamps = bypass_options(&mut arguments)?;
+    let bypass = BypassOptions::read(&mut arguments)?;
     arguments.finish()?;
     check_batch(statements.len())?;
-    let statements = statements
-        .into_iter()
-        .map(|document| statement(document, keep_empty_timestamps))
-        .collect::<CommandResult<Vec<_>>>()?;
+    let statements =
+        statements.into_iter().map(|document| statement(document, bypass)).collect::<CommandResult<Vec<_>>>()?;
     let (statements, collations): (Vec<_>, Vec<_>) = statements.into_iter().unzip();
     let variables = with_variable(variables, common_collation(collations)?.as_deref());
     Ok(Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
@@ -99,11 +97,11 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
 /// Reads a statement, and its collation.
 fn statement(
     document: &RawDocument,
-    keep_empty_timestamps: bool,
+    bypass: BypassOptions,
 ) -> CommandResult<(UpdateStatement, Option<RawDocumentBuf>)> {
     let mut arguments = Arguments::of_document("update.updates", document)?;
     let names = UpdateNames { filter: "q", update: "u", constants: "c" };
-    let statement = update_statement(&mut arguments, names, keep_empty_timestamps)?;
+    let statement = update_statement(&mut arguments, names, bypass)?;
     let collation = arguments.collation()?;
     arguments.ignored(&["upsertSupplied"])?;
     arguments.finish()?;

@@ -3,7 +3,7 @@
 use bson::RawDocumentBuf;
 use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
-use handfast_store::{UpdateSpec, UpdateStatement, WriteError};
+use handfast_store::{UpdateSpec, UpdateStatement, Validation, WriteError};
 use handfast_wire::limits::WRITE_BATCH_MAX;
 
 use super::{Call, hint, natural_order};
@@ -20,11 +20,27 @@ pub(super) fn check_batch(count: usize) -> CommandResult<()> {
     Err(CommandError::new(Code::InvalidLength, text))
 }
 
-/// Reads the options of all write commands that pass over a step: the validation of documents, which this server does not have, and
-/// the replacement of empty timestamps. Returns whether these are stored as they are.
-pub(super) fn bypass_options(arguments: &mut Arguments<'_>) -> CommandResult<bool> {
-    arguments.lenient_flag("bypassDocumentValidation")?;
-    Ok(arguments.lenient_flag("bypassEmptyTsReplacement")?.unwrap_or(false))
+/// The options of all write commands that pass over a step.
+#[derive(Clone, Copy)]
+pub(super) struct BypassOptions {
+    /// Whether empty timestamps are stored as they are.
+    pub(super) keep_empty_timestamps: bool,
+    pub(super) validation: Validation,
+}
+
+impl BypassOptions {
+    pub(super) fn read(arguments: &mut Arguments<'_>) -> CommandResult<Self> {
+        Ok(BypassOptions {
+            validation: validation(arguments)?,
+            keep_empty_timestamps: arguments.lenient_flag("bypassEmptyTsReplacement")?.unwrap_or(false),
+        })
+    }
+}
+
+/// Reads `bypassDocumentValidation`.
+pub(super) fn validation(arguments: &mut Arguments<'_>) -> CommandResult<Validation> {
+    let bypass = arguments.lenient_flag("bypassDocumentValidation")?.unwrap_or(false);
+    Ok(if bypass { Validation::Bypass } else { Validation::Apply })
 }
 
 /// Returns the collation that all statements of a command have.
@@ -96,7 +112,7 @@ pub(super) struct UpdateNames {
 pub(super) fn update_statement(
     arguments: &mut Arguments<'_>,
     names: UpdateNames,
-    keep_empty_timestamps: bool,
+    bypass: BypassOptions,
 ) -> CommandResult<UpdateStatement> {
     let filter = arguments.document(names.filter)?;
     let filter = arguments.required(names.filter, filter)?.to_owned();
@@ -117,7 +133,8 @@ pub(super) fn update_statement(
         sort,
         hint,
         constants: arguments.document_or_empty(names.constants)?,
-        keep_empty_timestamps,
+        keep_empty_timestamps: bypass.keep_empty_timestamps,
+        validation: bypass.validation,
     })
 }
 

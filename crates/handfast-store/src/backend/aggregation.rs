@@ -34,7 +34,7 @@ use self::source::Source;
 pub use self::write::{is_temporary, is_temporary_of};
 use crate::{
     Aggregate, AggregateSource, BatchLimit, Cursor, DocumentStore, Durability, Error, Explain, Explained, Find,
-    Namespace, Result, Sources, Verbosity,
+    Namespace, Result, Sources, Validation, Verbosity,
 };
 
 /// The largest number of documents in a batch between two steps.
@@ -61,6 +61,7 @@ pub async fn open(store: Arc<dyn DocumentStore>, sources: &Sources, request: Agg
             AggregateSource::Database(database) => database.clone(),
         },
         durability: request.durability,
+        validation: request.validation,
     };
     cursor::open(environment, pipeline, context, request).await
 }
@@ -71,6 +72,7 @@ struct Environment {
     sources: Sources,
     database: String,
     durability: Durability,
+    validation: Validation,
 }
 
 impl Environment {

@@ -11,7 +11,7 @@ use handfast_mql::{Code, CompileOptions, Context, Filter, Projection, Sort, Upda
 
 use crate::{
     Error, FindAndModify, FindAndModifyOutcome, IdSource, Modification, Result, ReturnDocument, UpdateSpec,
-    UpdateStatement, WriteKind, insertion,
+    UpdateStatement, Validation, WriteKind, insertion,
 };
 
 #[cfg(test)]
@@ -28,6 +28,7 @@ pub struct Change {
     sort: Sort,
     multi: bool,
     upsert: bool,
+    validation: Validation,
 }
 
 impl Change {
@@ -55,6 +56,7 @@ impl Change {
             )?,
             multi: statement.multi,
             upsert: statement.upsert,
+            validation: statement.validation,
         };
         if change.multi && change.update.is_replacement() {
             return Err(failed_to_parse("multi update is not supported for replacement-style update"));
@@ -81,6 +83,11 @@ impl Change {
     /// Returns the kind of its writes.
     pub fn kind(&self) -> WriteKind {
         if self.update.is_replacement() { WriteKind::Replacement } else { WriteKind::Update }
+    }
+
+    /// Returns whether the validator of the collection is applied.
+    pub fn validation(&self) -> Validation {
+        self.validation
     }
 
     /// Returns whether all matching documents are changed, not only the first.
@@ -172,7 +179,8 @@ impl CompiledFindAndModify {
                 if *upsert {
                     check_upsert_filter(&filter)?;
                 }
-                (Some(Change { filter, update, sort, multi: false, upsert: *upsert }), *returns)
+                let validation = request.validation;
+                (Some(Change { filter, update, sort, multi: false, upsert: *upsert, validation }), *returns)
             }
         };
         Ok(CompiledFindAndModify { filter, sort, projection, change, returns })

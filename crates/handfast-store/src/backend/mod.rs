@@ -9,6 +9,7 @@
 //! | [`page`] | cutting documents into pages |
 //! | [`index`] | definitions of indexes, the keys of a document, and the error of a duplicate key |
 //! | [`distinct`] | the distinct values of a field |
+//! | [`validation`] | the validator of a collection, and the error of a document that does not fulfil it |
 //! | [`aggregation`] | pipelines over any store |
 
 pub mod aggregation;
@@ -20,3 +21,4 @@ pub mod index;
 pub mod insertion;
 pub mod page;
 pub mod selection;
+pub mod validation;

@@ -102,7 +102,7 @@ async fn collection_of_the_same_name_gets_another_uuid(s: &Subject) -> Result<()
 }
 
 async fn collection_change_of_a_missing_one_is_refused(s: &Subject) -> Result<(), Failure> {
-    let request = ModifyCollection { namespace: c(), index: None };
+    let request = ModifyCollection::new(c());
     refused(s.store.modify_collection(request.clone()).await, Code::NamespaceNotFound)?;
     s.fill([id(1)]).await?;
     s.store.modify_collection(request).await?;

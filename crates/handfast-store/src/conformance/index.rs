@@ -8,6 +8,7 @@ use super::{ensure, ensure_eq, list_cases};
 use crate::source::{Random, SeededRandom};
 use crate::{
     CreateIndexes, DropIndexes, Find, Hint, IndexCounts, IndexSelector, IndexSpec, ModifyCollection, ModifyIndex,
+    ModifyValidator,
 };
 
 list_cases! { Nothing:
@@ -225,7 +226,7 @@ async fn index_drop_in_a_missing_collection_is_refused(s: &Subject) -> Result<()
 
 fn lifetime(name: &str, seconds: i64) -> ModifyCollection {
     let index = ModifyIndex { selector: by_name(name), expire_after_seconds: Some(seconds), hidden: None };
-    ModifyCollection { namespace: c(), index: Some(index) }
+    ModifyCollection { index: Some(index), ..ModifyCollection::new(c()) }
 }
 
 async fn index_lifetime_is_changed(s: &Subject) -> Result<(), Failure> {

@@ -297,7 +297,7 @@ async fn reads_prevent_write_skew(s: &Subject) -> Result<(), Failure> {
 }
 
 fn creation(indexes: Vec<IndexSpec>) -> Vec<Creation> {
-    vec![Creation { namespace: c(), options: CollectionOptions {}, indexes, uuid: [3; 16] }]
+    vec![Creation { namespace: c(), options: CollectionOptions::default(), indexes, uuid: [3; 16] }]
 }
 
 fn unique() -> Vec<IndexSpec> {
@@ -333,7 +333,7 @@ async fn creation_is_there_for_the_writes_of_its_batch(s: &Subject) -> Result<()
 
 async fn creation_conflicts_with_a_collection_that_is_there(s: &Subject) -> Result<(), Failure> {
     let read_at = s.atomic_store()?.snapshot().await?.timestamp();
-    s.store.create_collection(&c(), CollectionOptions {}).await?;
+    s.store.create_collection(&c(), CollectionOptions::default()).await?;
     let batch = AtomicBatch { creations: creation(unique()), ..batch(read_at, vec![]) };
     refused(s.atomic_store()?.commit(batch).await, Code::WriteConflict)?;
     ensure_eq!(s.all().await?, []);

@@ -1,5 +1,7 @@
 //! Snapshots and batches.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::{Code, CompileOptions, Filter};
@@ -7,6 +9,7 @@ use handfast_mql::{Code, CompileOptions, Filter};
 use super::state::{IndexState, State, id_key};
 use super::{MemoryStore, ticketed};
 use crate::index::{Addition, Index, addition, key_conflict};
+use crate::validation::Validator;
 use crate::{
     AtomicBatch, AtomicStore, BatchWrite, CommitTimestamp, Creation, Cursor, DocumentWrite, Error, Find, Namespace,
     Read, Result, Snapshot, insertion, notation,
@@ -48,12 +51,16 @@ impl MemoryStore {
                 // The transaction inserted the document and deleted it again.
                 state.note_deletion(namespace, &key);
             }
-            records.push(removed.map(|stored| stored.record));
+            records.push(removed);
         }
-        for (BatchWrite { namespace, id, write, .. }, record) in batch.writes.into_iter().zip(records) {
+        let context = self.sources().context(&RawDocumentBuf::new());
+        for (BatchWrite { namespace, id, write, validation, .. }, removed) in batch.writes.into_iter().zip(records) {
             let DocumentWrite::Put(document) = write else { continue };
             let document = checked(document, id.as_raw_bson_ref())?;
             state.collection_or_new(&namespace, || self.sources().uuid());
+            let before = removed.as_ref().map(|stored| &*stored.document);
+            state.validate(&namespace, before, &document, validation, &context)?;
+            let record = removed.map(|stored| stored.record);
             let taken_since = state.keys_were_taken_since(&namespace, &document, batch.read_at.0)?;
             state.add(&namespace, document, record).map_err(|error| match error.code() {
                 Code::DuplicateKey if taken_since => key_conflict(&error),
@@ -92,7 +99,7 @@ fn create(state: &mut State, creation: Creation) -> Result<()> {
     }
     state.collection_or_new(&namespace, || uuid);
     if let Some(collection) = state.collections.get_mut(&namespace) {
-        collection.options = options;
+        (collection.validator, collection.options) = (Validator::compile(&options)?, options);
         for spec in indexes {
             let index = Index::compile(spec)?;
             if addition(&collection.specs(), index.spec())? == Addition::New {
@@ -144,5 +151,9 @@ impl Snapshot for MemorySnapshot {
 
     fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
         self.store.state().changed_at(namespace, &id_key(id)) <= self.state.commit
+    }
+
+    fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
+        self.state.collections.get(namespace)?.validator.clone()
     }
 }

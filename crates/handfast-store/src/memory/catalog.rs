@@ -6,6 +6,7 @@ use handfast_mql::Code;
 use super::MemoryStore;
 use super::state::{Collection, IndexState, State};
 use crate::index::{Addition, Index, addition, check_expiry_seconds, dropped, selected};
+use crate::validation::Validator;
 use crate::{
     CollectionStats, CreateIndexes, DropIndexes, Error, IndexCounts, ModifyCollection, Namespace, RenameCollection,
     Result, index,
@@ -48,6 +49,8 @@ impl MemoryStore {
     pub(super) fn modify_collection_now(&self, request: &ModifyCollection) -> Result<RawDocumentBuf> {
         self.write(|state| {
             let collection = existing(state, &request.namespace)?;
+            let options = collection.options.modified(&request.validator);
+            (collection.validator, collection.options) = (Validator::compile(&options)?, options);
             let Some(change) = &request.index else { return Ok(rawdoc! {}) };
             let specs = collection.specs();
             let position = selected(&request.namespace, &specs, &change.selector)?;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use bson::{RawBsonRef, RawDocumentBuf};
-use handfast_mql::{Code, key};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_mql::{Code, Context, key};
 use imbl::{OrdMap, OrdSet, Vector};
 
 use super::{DELETIONS_KEPT_MAX, VERSIONS_KEPT_MAX};
 use crate::index::Index;
-use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, insertion};
+use crate::validation::Validator;
+use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, Validation, insertion};
 
 /// The encoded key of an `_id`, in the order of the values.
 pub(super) type IdKey = Arc<[u8]>;
@@ -50,6 +51,7 @@ struct KeptVersion {
 pub(super) struct Collection {
     pub(super) uuid: [u8; 16],
     pub(super) options: CollectionOptions,
+    pub(super) validator: Option<Arc<Validator>>,
     pub(super) documents: OrdMap<IdKey, Arc<Stored>>,
     pub(super) size_bytes: u64,
     /// The indexes besides `_id_`, which is the map of documents itself.
@@ -82,6 +84,19 @@ impl State {
     /// Begins a write, which makes the next commit.
     pub(super) fn begin(&mut self) {
         self.commit += 1;
+    }
+
+    /// Checks a document's new state by the validator of its collection.
+    pub(super) fn validate(
+        &self,
+        namespace: &Namespace,
+        before: Option<&RawDocument>,
+        after: &RawDocument,
+        validation: Validation,
+        context: &Context,
+    ) -> Result<()> {
+        let validator = self.collections.get(namespace).and_then(|collection| collection.validator.as_ref());
+        validator.map_or(Ok(()), |validator| validator.check(before, after, validation, context))
     }
 
     /// Returns the commit that last wrote or deleted a document, as far as it matters for a commit that read at `read_at`.
@@ -130,6 +145,7 @@ impl State {
             let collection = Collection {
                 uuid: uuid(),
                 options: CollectionOptions::default(),
+                validator: None,
                 documents: OrdMap::new(),
                 size_bytes: 0,
                 indexes: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::collation::with_variable;
-use handfast_mql::{CompileOptions, Filter};
+use handfast_mql::{Code, CompileOptions, Filter};
 
 use super::MemoryStore;
 use super::candidates::AccessPath;
@@ -15,11 +15,12 @@ use super::write::no_collection;
 use crate::distinct::DistinctValues;
 use crate::page::IteratorCursor;
 use crate::selection::{BackendGuarantees, Selection};
+use crate::validation::Validator;
 use crate::{
     Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
-    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Explained, Find, FindAndModify, FindAndModifyOutcome,
-    IndexCounts, IndexInfo, Insert, InsertOutcome, Inserted, ModifyCollection, Namespace, RenameCollection, Result,
-    Update, UpdateOutcome, Verbosity, WriteError, aggregation, ticket,
+    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Explained, Find, FindAndModify,
+    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, Inserted, ModifyCollection, Namespace,
+    RenameCollection, Result, Update, UpdateOutcome, Verbosity, WriteError, aggregation, ticket,
 };
 
 impl MemoryStore {
@@ -62,7 +63,7 @@ impl DocumentStore for MemoryStore {
         let mut outcome = InsertOutcome::default();
         for (index, document) in request.documents.into_iter().enumerate() {
             let ticket = request.ticket.map(|ticket| ticket.of_statement(index));
-            match self.insert_document(&request.namespace, document, ticket) {
+            match self.insert_document(&request.namespace, document, request.validation, ticket) {
                 Ok(Inserted) => outcome.inserted += 1,
                 Err(error) => {
                     outcome.errors.push(WriteError { index, error });
@@ -202,9 +203,18 @@ impl DocumentStore for MemoryStore {
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
         self.write(|state| {
-            // There are no options yet that could differ.
-            let CollectionOptions {} = options;
+            let validator = Validator::compile(&options)?;
+            if let Some(collection) = state.collections.get(namespace) {
+                if collection.options == options {
+                    return Ok(());
+                }
+                let text = format!("a collection '{namespace}' already exists with different options");
+                return Err(Error::command(Code::NamespaceExists, text));
+            }
             state.collection_or_new(namespace, || self.sources().uuid());
+            if let Some(collection) = state.collections.get_mut(namespace) {
+                (collection.options, collection.validator) = (options, validator);
+            }
             Ok(())
         })
     }

@@ -13,7 +13,7 @@ use crate::change::{Change, CompiledFindAndModify, joined};
 use crate::ticket::Recorded;
 use crate::{
     Changed, Delete, Deleted, FindAndModify, FindAndModifyOutcome, Hint, Inserted, Namespace, Result, Ticket, Update,
-    UpdateOutcome, index, insertion,
+    UpdateOutcome, Validation, index, insertion,
 };
 
 impl MemoryStore {
@@ -22,10 +22,11 @@ impl MemoryStore {
         &self,
         namespace: &Namespace,
         document: RawDocumentBuf,
+        validation: Validation,
         ticket: Option<Ticket>,
     ) -> Result<Inserted> {
         let document = insertion::prepare(document, &*self.sources().ids)?;
-        self.write_once(ticket, |state| self.add(state, namespace, document).map(|()| Inserted))
+        self.write_once(ticket, |state| self.add(state, namespace, document, validation).map(|()| Inserted))
     }
 
     /// Changes the state in one step, or returns the recorded result if the ticket was used.
@@ -38,8 +39,16 @@ impl MemoryStore {
         self.write(|state| ticketed::once(state, ticket, now, || self.sources().uuid(), change))
     }
 
-    fn add(&self, state: &mut State, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
+    fn add(
+        &self,
+        state: &mut State,
+        namespace: &Namespace,
+        document: RawDocumentBuf,
+        validation: Validation,
+    ) -> Result<()> {
         state.collection_or_new(namespace, || self.sources().uuid());
+        let context = self.sources().context(&RawDocumentBuf::new());
+        state.validate(namespace, None, &document, validation, &context)?;
         state.add(namespace, document, None)
     }
 
@@ -87,7 +96,7 @@ impl MemoryStore {
         }
         let document = change.insertion(&*self.sources().ids, context)?;
         let id = RawBson::from(insertion::id(&document)?);
-        self.add(state, namespace, document)?;
+        self.add(state, namespace, document, change.validation())?;
         Ok(Changed::Upserted(id))
     }
 
@@ -108,13 +117,15 @@ impl MemoryStore {
                         return Ok(FindAndModifyOutcome::default());
                     };
                     if applied.modified {
+                        let (before, after, validation) = (&stored.document, &applied.document, change.validation());
+                        state.validate(namespace, Some(before), after, validation, &context)?;
                         replace(state, namespace, &id, applied.document.clone())?;
                     }
                     claim.changed(stored.document.clone(), Some(applied.document), &context)
                 }
                 (None, Some(change)) if change.is_upsert() => {
                     let document = change.insertion(&*self.sources().ids, &context)?;
-                    self.add(state, namespace, document.clone())?;
+                    self.add(state, namespace, document.clone(), change.validation())?;
                     claim.upserted(&document, &context)
                 }
                 (None, _) => Ok(FindAndModifyOutcome::default()),
@@ -168,6 +179,7 @@ fn change_one(
     let Some(stored) = find(state, namespace, id) else { return Ok(Changed::Nothing) };
     let Some(applied) = change.apply(&stored.document, context)? else { return Ok(Changed::Nothing) };
     if applied.modified {
+        state.validate(namespace, Some(&stored.document), &applied.document, change.validation(), context)?;
         replace(state, namespace, id, applied.document)?;
     }
     Ok(if applied.modified { Changed::Modified } else { Changed::Same })

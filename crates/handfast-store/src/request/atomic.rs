@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bson::{RawBson, RawDocumentBuf};
 
-use super::{CollectionOptions, Durability, IndexSpec, Namespace};
+use super::{CollectionOptions, Durability, IndexSpec, Namespace, Validation};
 use crate::{CommitTimestamp, Ticket};
 
 /// The new state of one document.
@@ -54,12 +54,15 @@ pub struct BatchWrite {
     pub kind: WriteKind,
     /// Its place in the order in which the writes were made. A change stream shows them in this order.
     pub place: u32,
+    /// Whether the validator of the collection is applied.
+    pub validation: Validation,
 }
 
 impl BatchWrite {
     /// Creates a write that does not say which version the snapshot has.
     pub fn new(namespace: Namespace, id: impl Into<RawBson>, write: DocumentWrite) -> Self {
-        BatchWrite { namespace, id: id.into(), write, before: Before::Unread, kind: WriteKind::default(), place: 0 }
+        let (before, kind, validation) = (Before::default(), WriteKind::default(), Validation::default());
+        BatchWrite { namespace, id: id.into(), write, before, kind, place: 0, validation }
     }
 
     /// Adds the version in the snapshot.
@@ -72,6 +75,12 @@ impl BatchWrite {
     #[must_use]
     pub fn logged_as(self, kind: WriteKind, place: u32) -> Self {
         BatchWrite { kind, place, ..self }
+    }
+
+    /// Sets whether the validator of the collection is applied.
+    #[must_use]
+    pub fn with_validation(self, validation: Validation) -> Self {
+        BatchWrite { validation, ..self }
     }
 
     /// Returns whether the write deletes the document.

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf};
+use handfast_store::validation::Validator;
 use handfast_store::{
     BatchLimit, CommitTimestamp, Cursor, Find, Namespace, Page, Result as StoreResult, Snapshot, insertion,
 };
@@ -103,6 +104,10 @@ impl Snapshot for CachingSnapshot {
 
     fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
         self.snapshot.is_unchanged(namespace, id)
+    }
+
+    fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
+        self.snapshot.validator(namespace)
     }
 }
 

@@ -109,6 +109,7 @@ fn of_node(node: &Node, scope: &Scope<'_>) -> Option<Weaker> {
         Node::Nor(nodes) => negation(sent(nodes)),
         Node::Not(node) => negation(vec![of_node(node, &inner)]),
         Node::Field(field) => of_field(field, &inner),
+        Node::Schema(_) => None,
         Node::Expression(expression) => {
             let fields = implied(expression, scope.context);
             let sent = conjunction(fields.iter().map(|field| of_field(field, &inner)).collect())?;

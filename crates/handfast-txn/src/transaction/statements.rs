@@ -13,9 +13,10 @@ use handfast_store::ticket::{Recorded, check_statements};
 use handfast_store::{
     Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, ErrorClass, Find, FindAndModify, FindAndModifyOutcome,
     IdSource, Insert, InsertOutcome, Inserted, Namespace, Result, Ticket, Update, UpdateOutcome, UpdateStatement,
-    WriteError, WriteKind, insertion,
+    WriteError, insertion,
 };
 
+use super::write_buffer::WriteMode;
 use super::{Inner, Transaction};
 use crate::error::is_transient;
 
@@ -38,7 +39,10 @@ impl Transaction {
                 }
                 let document = std::mem::take(&mut documents[index]);
                 let ticket = request.ticket.map(|ticket| ticket.of_statement(index));
-                let insert = async { self.inner.insert_one(&request.namespace, document).await.map(|()| Inserted) };
+                let insert = async {
+                    let inserted = self.inner.insert_one(&request.namespace, document, request.validation).await;
+                    inserted.map(|()| Inserted)
+                };
                 let result = self.inner.once(ticket, insert).await;
                 outcome.inserted += u64::from(result.is_ok());
                 if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
@@ -138,7 +142,7 @@ impl Inner {
         let done = write.await?;
         if let Some(result) = done.to_result() {
             let kept = match ticket.record(before.as_deref(), &result, self.shared.sources.steady_now()) {
-                Ok(record) => self.put(&records, before, Some(record), WriteKind::default()).await,
+                Ok(record) => self.put(&records, before, Some(record), WriteMode::default()).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = &kept

@@ -9,31 +9,43 @@ use handfast_mql::expression::may_take_long;
 use handfast_store::change::{Change, CompiledFindAndModify, joined};
 use handfast_store::index::{Index, duplicate_key};
 use handfast_store::selection::id_alone;
+use handfast_store::validation::Validator;
 use handfast_store::{
     BatchLimit, Changed, Cursor, Delete, DeleteStatement, Find, FindAndModify, FindAndModifyOutcome, IdSource,
     IndexSpec, Modification, Namespace, Read, Result as StoreResult, Snapshot, Update, UpdateSpec, UpdateStatement,
-    WriteKind, blocking_if, insertion,
+    Validation, WriteKind, blocking_if, insertion,
 };
 
 use super::Inner;
-use super::write_buffer::{DocumentChange, id_key, identity};
+use super::write_buffer::{DocumentChange, WriteMode, id_key, identity};
 use crate::Holder;
 
 /// The number of documents of a statement that are read at a time.
 const STEP: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
 
 impl Inner {
-    pub(super) async fn insert_one(&self, namespace: &Namespace, document: RawDocumentBuf) -> StoreResult<()> {
+    pub(super) async fn insert_one(
+        &self,
+        namespace: &Namespace,
+        document: RawDocumentBuf,
+        validation: Validation,
+    ) -> StoreResult<()> {
         let document = insertion::prepare(document, &*self.shared.sources.ids)?;
-        self.insert_prepared(namespace, document).await
+        self.insert_prepared(namespace, document, validation).await
     }
 
-    async fn insert_prepared(&self, namespace: &Namespace, document: RawDocumentBuf) -> StoreResult<()> {
+    async fn insert_prepared(
+        &self,
+        namespace: &Namespace,
+        document: RawDocumentBuf,
+        validation: Validation,
+    ) -> StoreResult<()> {
         let id = insertion::id(&document)?;
         if self.get(namespace, id).await?.is_some() {
             return Err(duplicate_key(namespace, &IndexSpec::id(), &[Some(id)]));
         }
-        self.write(namespace, None, Some(document), WriteKind::default()).await
+        let mode = WriteMode { kind: WriteKind::default(), validation };
+        self.write(namespace, None, Some(document), mode).await
     }
 
     /// Returns a document as the transaction sees it.
@@ -54,10 +66,29 @@ impl Inner {
         namespace: &Namespace,
         before: Option<RawDocumentBuf>,
         after: Option<RawDocumentBuf>,
-        kind: WriteKind,
+        mode: WriteMode,
     ) -> StoreResult<()> {
         after.as_deref().map_or(Ok(()), insertion::check_size)?;
-        self.put(namespace, before, after, kind).await
+        if let Some(after) = &after {
+            self.validate(namespace, before.as_deref(), after, mode.validation)?;
+        }
+        self.put(namespace, before, after, mode).await
+    }
+
+    /// Checks a document's new state by the validator that the collection has for this transaction. The commit checks again.
+    fn validate(
+        &self,
+        namespace: &Namespace,
+        before: Option<&RawDocument>,
+        after: &RawDocument,
+        validation: Validation,
+    ) -> StoreResult<()> {
+        let validator = self.open(|open| match open.writes.creation(namespace) {
+            Some(creation) => Validator::compile(&creation.options),
+            None => Ok(open.snapshot().validator(namespace)),
+        })?;
+        let Some(validator) = validator else { return Ok(()) };
+        validator.check(before, after, validation, &self.shared.sources.context(&RawDocumentBuf::new()))
     }
 
     /// Writes as [`Inner::write`] does, without the bound on the size of users' documents.
@@ -66,7 +97,7 @@ impl Inner {
         namespace: &Namespace,
         before: Option<RawDocumentBuf>,
         after: Option<RawDocumentBuf>,
-        kind: WriteKind,
+        mode: WriteMode,
     ) -> StoreResult<()> {
         self.shared.check_not_own(namespace.database())?;
         let Some(any) = after.as_deref().or(before.as_deref()) else { return Ok(()) };
@@ -87,7 +118,7 @@ impl Inner {
             }
         }
         self.open(|open| {
-            open.writes.write(namespace, &indexes, DocumentChange { id, key, before, after, kind }, &self.options)
+            open.writes.write(namespace, &indexes, DocumentChange { id, key, before, after, mode }, &self.options)
         })
     }
 
@@ -159,10 +190,10 @@ impl Inner {
                 any = true;
                 let (apply, with) = (Arc::clone(&change), Arc::clone(&context));
                 let run = move || apply.apply(&document, &with).map(|applied| (document, applied));
-                let kind = change.kind();
+                let mode = WriteMode::of(&change);
                 let (document, Some(applied)) = blocking_if(loops, run).await? else { continue };
                 if applied.modified {
-                    self.write(namespace, Some(document), Some(applied.document), kind).await?;
+                    self.write(namespace, Some(document), Some(applied.document), mode).await?;
                     count(Changed::Modified);
                 } else {
                     count(Changed::Same);
@@ -171,9 +202,10 @@ impl Inner {
         }
         if !any && change.is_upsert() {
             let (ids, with) = (Arc::clone(&self.shared.sources.ids), Arc::clone(&context));
+            let validation = change.validation();
             let document = blocking_if(loops, move || change.insertion(&*ids, &with)).await?;
             let (id, _) = identity(&document)?;
-            self.insert_prepared(namespace, document).await?;
+            self.insert_prepared(namespace, document, validation).await?;
             count(Changed::Upserted(id));
         }
         Ok(())
@@ -196,7 +228,7 @@ impl Inner {
         let mut cursor = self.find(find).await?;
         while let Some(documents) = next_step(&mut *cursor).await? {
             for document in documents {
-                self.write(&request.namespace, Some(document), None, WriteKind::default()).await?;
+                self.write(&request.namespace, Some(document), None, WriteMode::default()).await?;
                 *deleted += 1;
             }
         }
@@ -226,9 +258,11 @@ impl Inner {
         let effect = blocking_if(loops, move || evaluate(&compiled, found, &*ids, &context)).await?;
         // The answer is computed first: an error there changes nothing.
         match effect.write {
-            Some(DocumentEffect::Insert(document)) => self.insert_prepared(namespace, document).await?,
-            Some(DocumentEffect::Change { before, after, kind }) => {
-                self.write(namespace, Some(before), after, kind).await?;
+            Some(DocumentEffect::Insert(document)) => {
+                self.insert_prepared(namespace, document, request.validation).await?;
+            }
+            Some(DocumentEffect::Change { before, after, mode }) => {
+                self.write(namespace, Some(before), after, mode).await?;
             }
             None => {}
         }
@@ -245,7 +279,7 @@ struct FindAndModifyEffect {
 
 enum DocumentEffect {
     Insert(RawDocumentBuf),
-    Change { before: RawDocumentBuf, after: Option<RawDocumentBuf>, kind: WriteKind },
+    Change { before: RawDocumentBuf, after: Option<RawDocumentBuf>, mode: WriteMode },
 }
 
 fn evaluate(
@@ -259,15 +293,15 @@ fn evaluate(
             let outcome = compiled.changed(before.clone(), None, context)?;
             Ok(FindAndModifyEffect {
                 outcome,
-                write: Some(DocumentEffect::Change { before, after: None, kind: WriteKind::default() }),
+                write: Some(DocumentEffect::Change { before, after: None, mode: WriteMode::default() }),
             })
         }
         (Some(before), Some(change)) => {
             let Some(applied) = change.apply(&before, context)? else { return Ok(FindAndModifyEffect::default()) };
             let outcome = compiled.changed(before.clone(), Some(applied.document.clone()), context)?;
             let after = Some(applied.document);
-            let kind = change.kind();
-            let write = applied.modified.then_some(DocumentEffect::Change { before, after, kind });
+            let mode = WriteMode::of(change);
+            let write = applied.modified.then_some(DocumentEffect::Change { before, after, mode });
             Ok(FindAndModifyEffect { outcome, write })
         }
         (None, Some(change)) if change.is_upsert() => {

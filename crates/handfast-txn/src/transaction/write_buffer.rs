@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use bson::{RawBson, RawDocument, RawDocumentBuf};
 use handfast_mql::key;
+use handfast_store::change::Change;
 use handfast_store::index::Index;
 use handfast_store::{
-    AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Namespace, Result as StoreResult, WriteKind,
+    AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Namespace, Result as StoreResult, Validation, WriteKind,
 };
 use imbl::OrdMap;
 
@@ -28,9 +29,22 @@ pub(super) struct BufferedDocument {
     pub(super) document: Option<Arc<RawDocumentBuf>>,
     /// The document in the snapshot.
     before: Before,
-    kind: WriteKind,
+    mode: WriteMode,
     /// The place of its first write in the order of first writes.
     place: u32,
+}
+
+/// The kind of a write, and whether the validator of the collection is applied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WriteMode {
+    pub(super) kind: WriteKind,
+    pub(super) validation: Validation,
+}
+
+impl WriteMode {
+    pub(super) fn of(change: &Change) -> Self {
+        WriteMode { kind: change.kind(), validation: change.validation() }
+    }
 }
 
 pub(super) struct DocumentChange {
@@ -40,7 +54,7 @@ pub(super) struct DocumentChange {
     pub(super) before: Option<RawDocumentBuf>,
     /// `None` if the document is deleted.
     pub(super) after: Option<RawDocumentBuf>,
-    pub(super) kind: WriteKind,
+    pub(super) mode: WriteMode,
 }
 
 /// Holds the writes of a transaction until its commit.
@@ -180,7 +194,7 @@ impl WriteBuffer {
         &mut self,
         namespace: &Namespace,
         indexes: &[Arc<Index>],
-        DocumentChange { id, key, before, after, kind }: DocumentChange,
+        DocumentChange { id, key, before, after, mode }: DocumentChange,
         options: &TransactionOptions,
     ) -> StoreResult<()> {
         let keys_of = |document: Option<&RawDocumentBuf>| -> StoreResult<Vec<UniqueKey>> {
@@ -222,11 +236,16 @@ impl WriteBuffer {
         let place = earlier.as_ref().map_or(self.places, |earlier| earlier.place);
         self.places += u32::from(earlier.is_none());
         // A document that was deleted or replaced before is another one, whatever changed it since.
-        let was_replaced =
-            earlier.is_some_and(|earlier| earlier.document.is_none() || earlier.kind == WriteKind::Replacement);
-        let kind = if was_replaced { WriteKind::Replacement } else { kind };
+        let was_replaced = earlier
+            .as_ref()
+            .is_some_and(|earlier| earlier.document.is_none() || earlier.mode.kind == WriteKind::Replacement);
+        let kind = if was_replaced { WriteKind::Replacement } else { mode.kind };
+        // A change that keeps what was written without the validator may be invalid for that reason alone.
+        let was_bypassed = earlier.is_some_and(|earlier| earlier.mode.validation == Validation::Bypass);
+        let validation = if was_bypassed { Validation::Bypass } else { mode.validation };
+        let mode = WriteMode { kind, validation };
         let document = after.map(shrunk_to_fit).transpose()?.map(Arc::new);
-        let written = BufferedDocument { id, document, before, kind, place };
+        let written = BufferedDocument { id, document, before, mode, place };
         self.writes.entry(namespace.clone()).or_default().insert(key, written);
         Ok(())
     }
@@ -248,7 +267,8 @@ impl WriteBuffer {
                     None => DocumentWrite::Delete,
                 };
                 let write = BatchWrite::new(namespace.clone(), written.id, write).after(written.before);
-                batch.writes.push(write.logged_as(written.kind, written.place));
+                let WriteMode { kind, validation } = written.mode;
+                batch.writes.push(write.logged_as(kind, written.place).with_validation(validation));
             }
         }
         batch.creations = self.creations.into_values().collect();

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use handfast_store::{CollectionInfo, IndexInfo, IndexSpec};
+use handfast_store::validation::Validator;
+use handfast_store::{CollectionInfo, CollectionOptions, IndexInfo, IndexSpec};
 
 use super::arguments::DumpFormat;
 
@@ -67,6 +68,7 @@ pub(in crate::command) struct Metadata {
     pub(in crate::command) collection: Option<String>,
     /// The indexes without `_id_`.
     pub(in crate::command) indexes: Vec<IndexSpec>,
+    pub(in crate::command) options: CollectionOptions,
 }
 
 impl Metadata {
@@ -78,7 +80,8 @@ impl Metadata {
             .collect::<Result<_>>()?;
         let uuid: String = collection.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         let metadata = doc! {
-            "collectionName": &collection.name, "type": "collection", "options": {}, "uuid": uuid, "indexes": indexes,
+            "collectionName": &collection.name, "type": "collection",
+            "options": Document::try_from(collection.options.to_document())?, "uuid": uuid, "indexes": indexes,
         };
         Ok(serde_json::to_string(&Bson::Document(metadata).into_canonical_extjson())?)
     }
@@ -90,14 +93,14 @@ impl Metadata {
         let kind = metadata.get_str("type").unwrap_or("collection");
         ensure!(kind == "collection", "a {kind} cannot be restored, only a collection");
         let options = metadata.get_document("options").cloned().unwrap_or_default();
-        if let Some(option) = options.keys().next() {
-            anyhow::bail!("the collection option '{option}' is not supported");
-        }
+        let options = CollectionOptions::from_document(&RawDocumentBuf::try_from(&options)?)?;
+        Validator::compile(&options)?;
         let indexes = metadata.get_array("indexes").cloned().unwrap_or_default();
         let indexes = indexes.iter().map(index).collect::<Result<Vec<_>>>()?;
         Ok(Metadata {
             collection: metadata.get_str("collectionName").ok().map(str::to_owned),
             indexes: indexes.into_iter().filter(|spec| !spec.is_id()).collect(),
+            options,
         })
     }
 }

@@ -66,7 +66,8 @@ fn metadata_keeps_the_indexes_in_their_order() {
     let all: Vec<IndexInfo> =
         [IndexSpec::id(), spec.clone(), partial.clone()].into_iter().map(|spec| IndexInfo { spec }).collect();
     let text = Metadata::write(&info, &all).unwrap();
-    let expected = Metadata { collection: Some("a/b".to_owned()), indexes: vec![spec, partial] };
+    let expected =
+        Metadata { collection: Some("a/b".to_owned()), indexes: vec![spec, partial], options: info.options.clone() };
     assert_eq!(Metadata::read(&text).unwrap(), expected);
 }
 

@@ -8,9 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use bson::{Bson, RawDocumentBuf};
 use handfast_mql::{Code, depth};
 use handfast_store::ticket::NESTING_OF_RECORD;
-use handfast_store::{
-    CollectionOptions, CreateIndexes, DocumentStore, Durability, Insert, Namespace, Ticket, WriteError,
-};
+use handfast_store::{CreateIndexes, DocumentStore, Durability, Insert, Namespace, Ticket, Validation, WriteError};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -133,7 +131,8 @@ impl Restore<'_> {
         if self.drop_first {
             store.drop_collection(&source.namespace).await?;
         }
-        store.create_collection(&source.namespace, CollectionOptions::default()).await?;
+        let options = source.metadata.as_ref().map(|metadata| metadata.options.clone()).unwrap_or_default();
+        store.create_collection(&source.namespace, options).await?;
         // Indexes before documents: a store that builds them afterwards would need memory for all entries at once.
         let indexes = source.metadata.as_ref().map(|metadata| metadata.indexes.clone()).unwrap_or_default();
         if !indexes.is_empty() {
@@ -150,7 +149,10 @@ impl Restore<'_> {
             let records = if are_tickets { batch.clone() } else { Vec::new() };
             // Synced once at the end, instead of once a batch.
             let durability = Durability::Memory;
-            let insert = Insert { ordered: false, durability, ..Insert::new(source.namespace.clone(), batch) };
+            // Documents may be older than the validator.
+            let validation = Validation::Bypass;
+            let insert =
+                Insert { ordered: false, durability, validation, ..Insert::new(source.namespace.clone(), batch) };
             self.restored.batch();
             let inserted = store.insert(insert).await?;
             count(&mut self.outcome.totals, self.progress, inserted.inserted, bytes);

@@ -12,8 +12,8 @@ use handfast_mql::{Code, Context};
 use super::documents::Documents;
 use super::{BATCH, Environment};
 use crate::{
-    CollectionOptions, CreateIndexes, DocumentStore, Error, Find, IndexInfo, IndexSpec, Insert, Namespace,
-    RenameCollection, Result, Update, UpdateSpec, UpdateStatement, index, insertion,
+    CreateIndexes, DocumentStore, Error, Find, IndexInfo, IndexSpec, Insert, Namespace, RenameCollection, Result,
+    Update, UpdateSpec, UpdateStatement, index, insertion,
 };
 
 /// The number of attempts of a `$merge` to replace a document that others keep changing.
@@ -74,7 +74,9 @@ impl<'p> OutStep<'p> {
 
     async fn fill(&mut self, new: &Temporary, target: &Namespace, input: &mut (dyn Documents + 'p)) -> Result<()> {
         let (store, Some(namespace)) = (&self.environment.store, &new.namespace) else { return Ok(()) };
-        store.create_collection(namespace, CollectionOptions::default()).await?;
+        let collections = store.list_collections(target.database()).await?;
+        let options = collections.into_iter().find(|info| info.name == target.collection()).map(|info| info.options);
+        store.create_collection(namespace, options.unwrap_or_default()).await?;
         let indexes: Vec<_> = match store.list_indexes(target).await {
             Ok(indexes) => indexes.into_iter().map(|info| info.spec).filter(|spec| !spec.is_id()).collect(),
             Err(error) if error.code() == Code::NamespaceNotFound => Vec::new(),
@@ -84,8 +86,8 @@ impl<'p> OutStep<'p> {
             store.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
         }
         while let Some(documents) = input.next_batch().await? {
-            let durability = self.environment.durability;
-            let insert = Insert { durability, ..Insert::new(namespace.clone(), documents) };
+            let Environment { durability, validation, .. } = *self.environment;
+            let insert = Insert { durability, validation, ..Insert::new(namespace.clone(), documents) };
             if let Some(refused) = store.insert(insert).await?.errors.into_iter().next() {
                 return Err(refused.error);
             }
@@ -205,8 +207,8 @@ impl<'p> MergeStep<'p> {
 
     /// Inserts a document; returns `false` if another one with the same key was inserted in between.
     async fn insert(&mut self, target: &Namespace, document: RawDocumentBuf) -> Result<bool> {
-        let durability = self.environment.durability;
-        let insert = Insert { durability, ..Insert::new(target.clone(), vec![document]) };
+        let Environment { durability, validation, .. } = *self.environment;
+        let insert = Insert { durability, validation, ..Insert::new(target.clone(), vec![document]) };
         match self.environment.store.insert(insert).await?.errors.into_iter().next() {
             None => Ok(true),
             Some(refused) if self.is_race(&refused.error) => Ok(false),
@@ -231,8 +233,8 @@ impl<'p> MergeStep<'p> {
         literal.append(cstr!("$literal"), read.to_owned());
         let same: RawArrayBuf = [RawBson::from("$$ROOT"), literal.into()].into_iter().collect();
         filter.append(cstr!("$expr"), rawdoc! { "$eq": same });
-        let statement = UpdateStatement::one(filter, UpdateSpec::Document(document));
-        let durability = self.environment.durability;
+        let Environment { durability, validation, .. } = *self.environment;
+        let statement = UpdateStatement { validation, ..UpdateStatement::one(filter, UpdateSpec::Document(document)) };
         let update = Update { durability, ..Update::new(target.clone(), vec![statement]) };
         let outcome = self.environment.store.update(update).await?;
         match outcome.errors.into_iter().next() {

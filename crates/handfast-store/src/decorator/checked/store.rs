@@ -11,6 +11,7 @@ use super::cursor::{CheckedCursor, Expected};
 use super::outcome::{self, FindAndModifyShape, Shape};
 use super::{Breaches, Checked, require};
 use crate::decorator::{DelegatingStore, Operation};
+use crate::validation::Validator;
 use crate::{
     Aggregate, AtomicBatch, AtomicStore, CollectionInfo, CollectionStats, CommitTimestamp, Count, CreateIndexes,
     Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify,
@@ -211,5 +212,9 @@ impl Snapshot for CheckedSnapshot {
 
     fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
         self.snapshot.is_unchanged(namespace, id)
+    }
+
+    fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
+        self.snapshot.validator(namespace)
     }
 }

@@ -10,6 +10,7 @@ use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 use super::{BoxFuture, Faulty, Injector};
 use crate::contract::operations::operations;
 use crate::decorator::Operation;
+use crate::validation::Validator;
 use crate::*;
 
 macro_rules! faulty_store {
@@ -133,6 +134,10 @@ impl Snapshot for FaultySnapshot {
 
     fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
         self.snapshot.is_unchanged(namespace, id)
+    }
+
+    fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
+        self.snapshot.validator(namespace)
     }
 }
 

@@ -8,6 +8,7 @@ use bson::{RawBsonRef, RawDocumentBuf};
 
 use super::{Metered, Meters};
 use crate::decorator::{DelegatingStore, Operation};
+use crate::validation::Validator;
 use crate::{
     Aggregate, AtomicBatch, AtomicStore, BatchLimit, CommitTimestamp, Cursor, DocumentStore, Find, Namespace, Page,
     Result, Snapshot,
@@ -74,6 +75,10 @@ impl Snapshot for MeteredSnapshot {
 
     fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
         self.snapshot.is_unchanged(namespace, id)
+    }
+
+    fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
+        self.snapshot.validator(namespace)
     }
 }
 
