@@ -18,6 +18,7 @@
 //! An index has the strings of its own collation. For a query with another one (or none) it is used for values without strings, and not for
 //! the order of a sort. The order of `_id` is that of bytes.
 
+use std::cell::OnceCell;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -125,28 +126,31 @@ struct Usable<'q> {
 
 /// A query, as indexes under different collations see it.
 struct Query<'q> {
+    filter: &'q Filter,
+    context: &'q Context,
+    collation: Option<&'q Collation>,
     /// For indexes without a collation.
     of_bytes: Usable<'q>,
     /// For indexes under the collation of the query, if it has one.
     own: Option<Usable<'q>>,
-    /// For indexes under another collation.
-    other: Usable<'q>,
-    collation: Option<&'q Collation>,
+    /// For indexes with a collation if the query has none. Most collections have no such index, and pay nothing for it.
+    without_text: OnceCell<Usable<'q>>,
+    unsorted: Sort,
 }
 
 impl<'q> Query<'q> {
-    fn new(filter: &'q Filter, context: &Context, sort: &Sort) -> StoreResult<Self> {
+    fn new(filter: &'q Filter, context: &'q Context, sort: &Sort) -> StoreResult<Self> {
         let unsorted = Sort::compile(&RawDocumentBuf::new())?;
         let collation = filter.collation();
-        let own = Usable { conditions: filter.necessary_conditions_under(context, collation), sort: sort.clone() };
-        let other = Usable { conditions: filter.conditions_without_text(context), sort: unsorted.clone() };
-        Ok(match collation {
-            None => Query { of_bytes: own, own: None, other, collation },
+        let whole = Usable { conditions: filter.necessary_conditions_under(context, collation), sort: sort.clone() };
+        let (of_bytes, own) = match collation {
+            None => (whole, None),
             Some(_) => {
-                let of_bytes = Usable { conditions: other.conditions.clone(), sort: unsorted };
-                Query { of_bytes, own: Some(own), other, collation }
+                let conditions = filter.conditions_without_text(context);
+                (Usable { conditions, sort: unsorted.clone() }, Some(whole))
             }
-        })
+        };
+        Ok(Query { filter, context, collation, of_bytes, own, without_text: OnceCell::new(), unsorted })
     }
 
     /// Returns what an index under a collation can serve.
@@ -154,7 +158,12 @@ impl<'q> Query<'q> {
         match (collation, &self.own) {
             (None, _) => &self.of_bytes,
             (Some(_), Some(own)) if collation == self.collation => own,
-            (Some(_), _) => &self.other,
+            // An index of bytes serves no strings either.
+            (Some(_), Some(_)) => &self.of_bytes,
+            (Some(_), None) => self.without_text.get_or_init(|| Usable {
+                conditions: self.filter.conditions_without_text(self.context),
+                sort: self.unsorted.clone(),
+            }),
         }
     }
 }
