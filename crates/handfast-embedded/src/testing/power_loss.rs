@@ -20,8 +20,7 @@ use bson::rawdoc;
 use handfast_sim::directory::copy;
 use handfast_store::{
     CollectionOptions, CreateIndexes, Delete, DeleteStatement, DocumentStore, DropIndexes, Durability, Find,
-    IndexSelector, IndexSpec, Insert, ModifyCollection, ModifyIndex, Namespace, RenameCollection,
-    Sources, StoreExt,
+    IndexSelector, IndexSpec, Insert, ModifyCollection, ModifyIndex, Namespace, RenameCollection, Sources, StoreExt,
 };
 use handfast_txn::Database;
 use tempfile::TempDir;
@@ -105,8 +104,7 @@ async fn request(store: &EmbeddedStore, number: usize) -> Option<&'static str> {
         }
         3 => {
             let change = ModifyIndex { selector: names("at_1"), expire_after_seconds: Some(1 << 21), hidden: None };
-            let request =
-                ModifyCollection { index: Some(change), ..ModifyCollection::new(namespace()) };
+            let request = ModifyCollection { index: Some(change), ..ModifyCollection::new(namespace()) };
             store.modify_collection(request).await.unwrap();
             "an index was changed"
         }

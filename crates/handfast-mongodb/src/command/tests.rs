@@ -2,8 +2,8 @@ use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_store::{
     Aggregate, AggregateSource, Count, CreateIndexes, DeleteStatement, DropIndexes, Explain, Explained, Find,
-    FindAndModify, Hint, IndexSelector, IndexSpec, Modification, ModifyCollection, ModifyIndex,
-    Namespace, RenameCollection, ReturnDocument, UpdateSpec, UpdateStatement, Verbosity,
+    FindAndModify, Hint, IndexSelector, IndexSpec, Modification, ModifyCollection, ModifyIndex, Namespace,
+    RenameCollection, ReturnDocument, UpdateSpec, UpdateStatement, Verbosity,
 };
 
 use super::{
@@ -137,14 +137,7 @@ fn definitions_of_indexes_and_collections() {
         hidden: None,
     };
     let expected = rawdoc! { "collMod": "c", "index": { "name": "t_1", "expireAfterSeconds": 60_i64 } };
-    check(
-        modify_collection(&ModifyCollection {
-            namespace: c(),
-            index: Some(index),
-            validator: ModifyValidator::default(),
-        }),
-        expected,
-    );
+    check(modify_collection(&ModifyCollection { index: Some(index), ..ModifyCollection::new(c()) }), expected);
     let request = RenameCollection { from: c(), to: Namespace::new("e", "f").expect("valid"), drop_target: true };
     check(rename(&request), rawdoc! { "renameCollection": "d.c", "to": "e.f", "dropTarget": true });
 }

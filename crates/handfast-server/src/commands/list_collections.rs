@@ -51,7 +51,7 @@ fn describe(collection: &CollectionInfo, name_only: bool) -> RawDocumentBuf {
     let mut writer = Writer::new();
     writer.put("name", &collection.name).put("type", "collection");
     if !name_only {
-        writer.put("options", &collection.options.to_document());
+        writer.put("options", collection.options.to_document());
         writer.begin_document("info").put("readOnly", false).put("uuid", Uuid(collection.uuid)).end();
         writer
             .begin_document("idIndex")

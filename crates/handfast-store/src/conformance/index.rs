@@ -8,7 +8,6 @@ use super::{ensure, ensure_eq, list_cases};
 use crate::source::{Random, SeededRandom};
 use crate::{
     CreateIndexes, DropIndexes, Find, Hint, IndexCounts, IndexSelector, IndexSpec, ModifyCollection, ModifyIndex,
-    ModifyValidator,
 };
 
 list_cases! { Nothing:

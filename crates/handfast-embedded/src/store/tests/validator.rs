@@ -3,9 +3,8 @@
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{
-    AtomicBatch, AtomicStore, BatchWrite, CollectionOptions, DocumentStore, DocumentWrite, Insert,
-    ModifyCollection, ModifyValidator, Namespace, RenameCollection, Sources, StoreExt, Validation, ValidationAction,
-    ValidationLevel,
+    AtomicBatch, AtomicStore, BatchWrite, CollectionOptions, DocumentStore, DocumentWrite, Insert, ModifyCollection,
+    ModifyValidator, Namespace, RenameCollection, Sources, StoreExt, Validation, ValidationAction, ValidationLevel,
 };
 use handfast_txn::Database;
 
@@ -37,7 +36,7 @@ async fn a_validator_is_kept_by_a_reopening_a_rename_and_a_backup() {
     store.close().await.unwrap();
     let expected = CollectionOptions { validation_level: ValidationLevel::Moderate, ..options() };
     let store = open(&original).await;
-    assert_eq!(shown(&store).await, [expected.clone()]);
+    assert_eq!(shown(&store).await, std::slice::from_ref(&expected));
     let other = Namespace::new("db", "other").unwrap();
     let rename = RenameCollection { from: namespace(), to: other.clone(), drop_target: false };
     store.rename_collection(rename).await.unwrap();

@@ -143,7 +143,8 @@ async fn the_level_and_the_action_are_changed() {
     let listed = client.run("d", rawdoc! { "listCollections": 1 }).await;
     let shown = rawdoc! { "validator": least(), "validationLevel": "moderate", "validationAction": "warn" };
     assert_eq!(options(&listed), shown);
-    check(&mut client, rawdoc! { "collMod": "c", "validationAction": "error", "validationLevel": "off" }, rawdoc! {}).await;
+    check(&mut client, rawdoc! { "collMod": "c", "validationAction": "error", "validationLevel": "off" }, rawdoc! {})
+        .await;
     written(&mut client, insert(4, 1)).await;
     let filter = rawdoc! { "collMod": "c", "validator": { "n": { "$lt": 3 } }, "validationLevel": "strict" };
     check(&mut client, filter, rawdoc! {}).await;
