@@ -533,7 +533,7 @@ fn invalid_filters_are_refused() {
         (rawdoc! { "$text": { "$search": "x" } }, 27, "text index required for $text query"),
         (rawdoc! { "$jsonSchema": 1 }, 14, "$jsonSchema must be an object"),
         (
-            rawdoc! { "a": { "$elemMatch": { "$jsonSchema": {} } } },
+            rawdoc! { "a": { "$elemMatch": { "b": 1, "$jsonSchema": {} } } },
             2,
             "$jsonSchema can only be applied to the top-level document",
         ),
