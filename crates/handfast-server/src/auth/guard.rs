@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use bson::RawBsonRef;
+use bson::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 use handfast_store::Namespace;
 use handfast_store::ticket::{TICKETS_COLLECTION, TICKETS_DATABASE};
@@ -82,10 +82,23 @@ pub(crate) async fn check(
         let text = format!("Command {} requires authentication", command.name);
         return Err(CommandError::new(Code::Unauthorized, text));
     };
+    let bypasses = bypasses_validation(request.body);
     visit(command, request, &mut |action, target| {
         check_protected(request, action, target)?;
+        if action == Action::Write && bypasses && !user.user.may(Action::BypassValidation, target.database) {
+            return Err(refusal(request, target));
+        }
         let action = if target.is_protected() && action == Action::Find { Action::ReadUsers } else { action };
         if user.user.may(action, target.database) { Ok(()) } else { Err(refusal(request, target)) }
+    })
+}
+
+/// Returns whether a command writes without applying validators. The command itself refuses a value of a wrong type.
+fn bypasses_validation(command: &RawDocument) -> bool {
+    let mut fields = command.iter().flatten();
+    fields.any(|(name, value)| {
+        name.as_str() == "bypassDocumentValidation"
+            && !matches!(value, RawBsonRef::Boolean(false) | RawBsonRef::Int32(0))
     })
 }
 
@@ -227,7 +240,7 @@ fn visit_stage(database: &str, name: &str, value: RawBsonRef<'_>, visitor: &mut 
 fn visit_named(
     database: &str,
     actions: &[Action],
-    named: &bson::RawDocument,
+    named: &RawDocument,
     visitor: &mut Visitor<'_>,
 ) -> CommandResult<()> {
     let (mut databases, mut collections) = (Vec::new(), Vec::new());

@@ -24,6 +24,8 @@ pub enum Action {
     Statistics,
     /// Checks a collection.
     Validate,
+    /// Writes documents without applying the validator of their collection.
+    BypassValidation,
     /// Drops a database.
     DropDatabase,
     /// Shows the users of a database.
@@ -61,6 +63,7 @@ impl Action {
             List => &["listCollections", "listIndexes"],
             Statistics => &["collStats", "dbStats"],
             Validate => &["validate"],
+            BypassValidation => &["bypassDocumentValidation"],
             DropDatabase => &["dropDatabase"],
             ViewUsers => &["viewUser"],
             ManageUsers => &["createUser", "dropUser", "grantRole", "revokeRole", "changePassword", "changeCustomData"],
@@ -103,12 +106,27 @@ struct BuiltInRole {
 const BUILT_IN_ROLES: &[BuiltInRole] = &[
     BuiltInRole { name: "read", reach: Reach::Own, actions: &[Find, List, Statistics] },
     BuiltInRole { name: "readWrite", reach: Reach::Own, actions: &[Find, List, Statistics, Write, Structure] },
-    BuiltInRole { name: "dbAdmin", reach: Reach::Own, actions: &[List, Statistics, Structure, Validate, DropDatabase] },
+    BuiltInRole {
+        name: "dbAdmin",
+        reach: Reach::Own,
+        actions: &[List, Statistics, Structure, Validate, BypassValidation, DropDatabase],
+    },
     BuiltInRole { name: "userAdmin", reach: Reach::Own, actions: &[ViewUsers, ManageUsers] },
     BuiltInRole {
         name: "dbOwner",
         reach: Reach::Own,
-        actions: &[Find, List, Statistics, Write, Structure, Validate, DropDatabase, ViewUsers, ManageUsers],
+        actions: &[
+            Find,
+            List,
+            Statistics,
+            Write,
+            Structure,
+            Validate,
+            BypassValidation,
+            DropDatabase,
+            ViewUsers,
+            ManageUsers,
+        ],
     },
     BuiltInRole { name: "readAnyDatabase", reach: Reach::Any, actions: &[Find, List, Statistics, ListDatabases] },
     BuiltInRole {
@@ -119,7 +137,7 @@ const BUILT_IN_ROLES: &[BuiltInRole] = &[
     BuiltInRole {
         name: "dbAdminAnyDatabase",
         reach: Reach::Any,
-        actions: &[List, Statistics, Structure, Validate, DropDatabase, ListDatabases],
+        actions: &[List, Statistics, Structure, Validate, BypassValidation, DropDatabase, ListDatabases],
     },
     BuiltInRole { name: "userAdminAnyDatabase", reach: Reach::Any, actions: &[ViewUsers, ManageUsers, ListDatabases] },
     BuiltInRole { name: "clusterMonitor", reach: Reach::All, actions: &[List, Statistics, ListDatabases, Monitor] },
@@ -138,6 +156,7 @@ const BUILT_IN_ROLES: &[BuiltInRole] = &[
             Write,
             Structure,
             Validate,
+            BypassValidation,
             DropDatabase,
             ViewUsers,
             ManageUsers,

@@ -53,6 +53,18 @@ async fn each_command_needs_its_roles() {
         ("shop", rawdoc! { "update": "c", "updates": [] }, "001101"),
         ("shop", rawdoc! { "delete": "c", "deletes": [] }, "001101"),
         ("shop", rawdoc! { "findAndModify": "c", "remove": true }, "001101"),
+        ("shop", rawdoc! { "insert": "c", "documents": [{}], "bypassDocumentValidation": true }, "000101"),
+        ("shop", rawdoc! { "insert": "c", "documents": [{}], "bypassDocumentValidation": false }, "001101"),
+        (
+            "shop",
+            rawdoc! { "aggregate": "c", "pipeline": [{ "$merge": "d" }], "cursor": {}, "bypassDocumentValidation": 1 },
+            "000101",
+        ),
+        (
+            "shop",
+            rawdoc! { "aggregate": "c", "pipeline": [], "cursor": {}, "bypassDocumentValidation": true },
+            "011101",
+        ),
         ("shop", rawdoc! { "create": "new" }, "001101"),
         ("shop", rawdoc! { "createIndexes": "c", "indexes": [] }, "001101"),
         ("shop", rawdoc! { "drop": "new" }, "001101"),
