@@ -133,9 +133,9 @@ pub(crate) fn insert_one(
     let id = insertion::id(document)?;
     let id_key = keys::of_id(id);
     let collection = writer.ensure_collection(namespace, uuid)?;
+    writer.validate(&collection, None, document, validation)?;
     if writer.get(collection.id, &id_key)?.is_some() {
         return Err(duplicate_id(namespace, id));
     }
-    writer.validate(&collection, None, document, validation)?;
     writer.put(&collection, &id_key, None, document, WriteKind::default())
 }

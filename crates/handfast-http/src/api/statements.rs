@@ -171,6 +171,8 @@ async fn send(
         }
         let Some(after) = part.next else { return };
         let read = tokio::select! {
+            // The client is gone.
+            () = sender.closed() => return,
             () = stop.cancelled() => Err(Problem::new(ProblemKind::Unavailable, "the server stops")),
             read = account.lines(&mut client, after, PLACES) => read,
         };

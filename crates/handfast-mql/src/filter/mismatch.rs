@@ -14,6 +14,7 @@ use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc
 use super::Filter;
 use crate::bson_type::type_name;
 use crate::path::TrailingArray;
+use crate::schema::report::{SHOWN_BYTES_MAX, shown};
 use crate::{CompileOptions, Context, Expression, Path, Result, Schema};
 
 /// Describes the conditions of a filter that a document does not fulfil; `None` if it matches.
@@ -112,13 +113,19 @@ impl Mismatch<'_> {
 
     /// Describes an operator that no value of a path fulfils.
     fn of_operator(&self, path: &str, operator: &str, written: RawDocumentBuf) -> RawDocumentBuf {
-        let mut values = Vec::new();
+        let (mut values, mut bytes, mut is_there) = (Vec::new(), 0, false);
         let path = Path::new(path);
         let _: ControlFlow<()> = path.visit(self.document, TrailingArray::Elements, &mut |found| {
-            values.extend(found.value.map(RawBson::from));
+            let value = found.value.and_then(shown);
+            bytes += value.as_ref().map_or(0, bytes_of);
+            if bytes > SHOWN_BYTES_MAX {
+                return ControlFlow::Break(());
+            }
+            is_there |= found.value.is_some();
+            values.extend(value);
             ControlFlow::Continue(())
         });
-        let is_missing = values.is_empty() && !matches!(operator, "$exists" | "$not" | "$ne" | "$nin");
+        let is_missing = !is_there && !matches!(operator, "$exists" | "$not" | "$ne" | "$nin");
         let reason = if is_missing { "field was missing" } else { reason(operator) };
         let mut report = rawdoc! { "operatorName": operator, "specifiedAs": written, "reason": reason };
         if operator == "$type" {
@@ -133,6 +140,16 @@ impl Mismatch<'_> {
 
     fn matches(&self, filter: &RawDocument) -> Result<bool> {
         Filter::compile(filter, self.options)?.matches(self.document, self.context)
+    }
+}
+
+/// Returns about how many bytes a value has in a report.
+fn bytes_of(value: &RawBson) -> usize {
+    match value {
+        RawBson::Document(document) => document.as_bytes().len(),
+        RawBson::Array(array) => array.as_bytes().len(),
+        RawBson::String(text) => text.len(),
+        _ => size_of::<RawBson>(),
     }
 }
 

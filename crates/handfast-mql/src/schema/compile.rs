@@ -1,11 +1,12 @@
 //! Compiles schemas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
+use bson::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
-use super::equality::same;
-use super::{Additional, Bound, Counted, Dependency, Items, OtherProperties, Rule, Schema};
+use super::equality::canonical;
+use super::{Additional, Bound, Counted, Dependency, Items, OtherProperties, Rule, Schema, Written};
 use crate::bson_type::type_name;
 use crate::filter::{RegexTest, TypeSet};
 use crate::{Code, Error, Number, Result};
@@ -56,10 +57,14 @@ fn mismatch(keyword: &str, expected: &str) -> Error {
 }
 
 /// The keywords of a schema and their operands.
-struct Keywords<'s>(BTreeMap<&'s str, RawBsonRef<'s>>);
+struct Keywords<'s> {
+    values: BTreeMap<&'s str, RawBsonRef<'s>>,
+    whole: &'s Arc<RawDocumentBuf>,
+}
 
-pub(super) fn schema(written: &RawDocument) -> Result<Schema> {
-    let mut keywords = Keywords(BTreeMap::new());
+/// Compiles a schema, which is a part of the outermost one.
+pub(super) fn schema(whole: &Arc<RawDocumentBuf>, written: &RawDocument) -> Result<Schema> {
+    let mut keywords = Keywords { values: BTreeMap::new(), whole };
     for element in written {
         let (keyword, value) = element?;
         let keyword = keyword.as_str();
@@ -69,7 +74,7 @@ pub(super) fn schema(written: &RawDocument) -> Result<Schema> {
         if !KEYWORDS.contains(&keyword) {
             return Err(failed(format!("Unknown $jsonSchema keyword: {keyword}")));
         }
-        if keywords.0.insert(keyword, value).is_some() {
+        if keywords.values.insert(keyword, value).is_some() {
             return Err(failed(format!("Duplicate $jsonSchema keyword: {keyword}")));
         }
     }
@@ -94,16 +99,18 @@ pub(super) fn schema(written: &RawDocument) -> Result<Schema> {
     rules.extend(keywords.schemas("oneOf")?.map(Rule::OneOf));
     if let Some(value) = keywords.get("not") {
         let RawBsonRef::Document(not) = value else { return Err(mismatch("not", "an object")) };
-        rules.push(Rule::Not(Box::new(schema(not)?)));
+        rules.push(Rule::Not(Box::new(schema(whole, not)?)));
     }
     rules.extend(keywords.enumeration()?);
     rules.extend(keywords.types()?);
-    Ok(Schema { written: written.to_owned(), rules })
+    let start = written.as_bytes().as_ptr().addr().saturating_sub(whole.as_bytes().as_ptr().addr());
+    let bytes = start..start.saturating_add(written.as_bytes().len());
+    Ok(Schema { written: Written { whole: Arc::clone(whole), bytes }, rules })
 }
 
 impl<'s> Keywords<'s> {
     fn get(&self, keyword: &str) -> Option<RawBsonRef<'s>> {
-        self.0.get(keyword).copied()
+        self.values.get(keyword).copied()
     }
 
     fn text(&self, keyword: &str) -> Result<Option<&'s str>> {
@@ -175,10 +182,10 @@ impl<'s> Keywords<'s> {
         let additional = self.additional("additionalItems")?;
         match self.get("items") {
             None => Ok(Vec::new()),
-            Some(RawBsonRef::Document(each)) => Ok(vec![Rule::Items(Items::Each(Box::new(schema(each)?)))]),
+            Some(RawBsonRef::Document(each)) => Ok(vec![Rule::Items(Items::Each(Box::new(schema(self.whole, each)?)))]),
             Some(RawBsonRef::Array(places)) => {
                 let expected = "$jsonSchema keyword 'items' requires that each element of the array is an object";
-                let schemas = schemas_of(places, expected)?;
+                let schemas = schemas_of(self.whole, places, expected)?;
                 let additional = additional.map(|additional| Rule::AdditionalItems(schemas.len(), additional));
                 Ok([Rule::Items(Items::Places(schemas))].into_iter().chain(additional).collect())
             }
@@ -191,7 +198,7 @@ impl<'s> Keywords<'s> {
         match self.get(keyword) {
             None | Some(RawBsonRef::Boolean(true)) => Ok(None),
             Some(RawBsonRef::Boolean(false)) => Ok(Some(Additional::None)),
-            Some(RawBsonRef::Document(each)) => Ok(Some(Additional::Each(Box::new(schema(each)?)))),
+            Some(RawBsonRef::Document(each)) => Ok(Some(Additional::Each(Box::new(schema(self.whole, each)?)))),
             Some(_) => Err(mismatch(keyword, "either an object or a boolean")),
         }
     }
@@ -206,7 +213,7 @@ impl<'s> Keywords<'s> {
 
     /// Reads `properties`, `patternProperties` and `additionalProperties`.
     fn objects(&self) -> Result<Vec<Rule>> {
-        let (mut rules, mut named, mut patterns) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rules, mut named, mut patterns) = (Vec::new(), BTreeSet::new(), Vec::new());
         if let Some(properties) = self.fields("properties")? {
             let mut schemas = Vec::new();
             for element in properties {
@@ -215,8 +222,8 @@ impl<'s> Keywords<'s> {
                     let text = format!("Nested schema for $jsonSchema property '{}' must be an object", name.as_str());
                     return Err(Error::new(Code::TypeMismatch, text));
                 };
-                named.push(name.as_str().to_owned());
-                schemas.push((name.as_str().to_owned(), schema(property)?));
+                named.insert(name.as_str().to_owned());
+                schemas.push((name.as_str().to_owned(), schema(self.whole, property)?));
             }
             rules.push(Rule::Properties(schemas));
         }
@@ -233,7 +240,7 @@ impl<'s> Keywords<'s> {
                 };
                 let pattern = RegexTest::compile(pattern.as_str(), "")?;
                 patterns.push(pattern.clone());
-                schemas.push((pattern, schema(property)?));
+                schemas.push((pattern, schema(self.whole, property)?));
             }
             rules.push(Rule::PatternProperties(schemas));
         }
@@ -257,7 +264,7 @@ impl<'s> Keywords<'s> {
         for element in dependencies {
             let (name, value) = element?;
             let dependency = match value {
-                RawBsonRef::Document(dependent) => Dependency::Schema(schema(dependent)?),
+                RawBsonRef::Document(dependent) => Dependency::Schema(schema(self.whole, dependent)?),
                 RawBsonRef::Array(names) => Dependency::Properties(names_of("dependencies", names)?),
                 _ => {
                     let expected =
@@ -275,7 +282,7 @@ impl<'s> Keywords<'s> {
             None => Ok(None),
             Some(RawBsonRef::Array(array)) => {
                 let expected = format!("$jsonSchema keyword '{keyword}' must be an array of objects");
-                let schemas = schemas_of(array, &expected)?;
+                let schemas = schemas_of(self.whole, array, &expected)?;
                 if schemas.is_empty() {
                     let text = format!("$jsonSchema keyword '{keyword}' must be a non-empty array");
                     return Err(Error::new(Code::BadValue, text));
@@ -289,15 +296,14 @@ impl<'s> Keywords<'s> {
     fn enumeration(&self) -> Result<Option<Rule>> {
         let Some(value) = self.get("enum") else { return Ok(None) };
         let RawBsonRef::Array(array) = value else { return Err(mismatch("enum", "an array")) };
-        let choices = array.into_iter().map(|choice| Ok(RawBson::from(choice?))).collect::<Result<Vec<_>>>()?;
+        let mut choices = BTreeSet::new();
+        for choice in array {
+            if !choices.insert(canonical(choice?)) {
+                return Err(failed("$jsonSchema keyword 'enum' array cannot contain duplicate values.".into()));
+            }
+        }
         if choices.is_empty() {
             return Err(failed("$jsonSchema keyword 'enum' cannot be an empty array".into()));
-        }
-        let is_twice = |place: usize, choice: &RawBson| {
-            choices[..place].iter().any(|earlier| same(earlier.as_raw_bson_ref(), choice.as_raw_bson_ref()))
-        };
-        if choices.iter().enumerate().any(|(place, choice)| is_twice(place, choice)) {
-            return Err(failed("$jsonSchema keyword 'enum' array cannot contain duplicate values.".into()));
         }
         Ok(Some(Rule::Enum(choices)))
     }
@@ -325,10 +331,10 @@ fn type_names<'s>(keyword: &str, value: RawBsonRef<'s>) -> Result<Vec<&'s str>> 
         RawBsonRef::Array(array) => array,
         _ => return Err(wrong()),
     };
-    let mut names = Vec::new();
+    let (mut names, mut seen) = (Vec::new(), BTreeSet::new());
     for name in array {
         let RawBsonRef::String(name) = name? else { return Err(wrong()) };
-        if names.contains(&name) {
+        if !seen.insert(name) {
             return Err(failed(format!("$jsonSchema keyword '{keyword}' has duplicate value: {name}")));
         }
         names.push(name);
@@ -349,7 +355,7 @@ fn json_alias(name: &str) -> Result<&str> {
     }
 }
 
-fn schemas_of(array: &RawArray, expected: &str) -> Result<Vec<Schema>> {
+fn schemas_of(whole: &Arc<RawDocumentBuf>, array: &RawArray, expected: &str) -> Result<Vec<Schema>> {
     let mut schemas = Vec::new();
     for value in array {
         let value = value?;
@@ -357,7 +363,7 @@ fn schemas_of(array: &RawArray, expected: &str) -> Result<Vec<Schema>> {
             let text = format!("{expected}, but found an element of type {}", type_name(value));
             return Err(Error::new(Code::TypeMismatch, text));
         };
-        schemas.push(schema(each)?);
+        schemas.push(schema(whole, each)?);
     }
     Ok(schemas)
 }

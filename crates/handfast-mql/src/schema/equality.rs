@@ -1,55 +1,66 @@
 //! Equality of values in schemas, which does not depend on the order of fields.
 
-use bson::{RawArray, RawBsonRef, RawDocument};
+use bson::{RawArray, RawBsonRef};
 
-use crate::{Context, Result, order, path};
+use crate::{Context, Result, key};
 
-/// Tells whether two values are equal, whatever the order of the fields of documents is.
-pub(super) fn same(one: RawBsonRef<'_>, other: RawBsonRef<'_>) -> bool {
-    match (one, other) {
-        (RawBsonRef::Document(one), RawBsonRef::Document(other)) => same_fields(one, other),
-        (RawBsonRef::Array(one), RawBsonRef::Array(other)) => same_items(one, other),
-        (one, other) => order::compare(one, other).is_eq(),
-    }
+/// The kinds of values, which begin their forms.
+const SCALAR: u8 = 0;
+const DOCUMENT: u8 = 1;
+const ARRAY: u8 = 2;
+
+/// Returns bytes that are equal for values that are equal, whatever the order of the fields of documents is.
+pub(super) fn canonical(value: RawBsonRef<'_>) -> Vec<u8> {
+    let mut form = Vec::new();
+    append(value, &mut form);
+    form
 }
 
-fn same_fields(one: &RawDocument, other: &RawDocument) -> bool {
-    one.iter_elements().count() == other.iter_elements().count()
-        && one.into_iter().all(|element| {
-            element.is_ok_and(|(name, value)| path::field(other, name.as_str()).is_some_and(|found| same(value, found)))
-        })
-}
-
-fn same_items(one: &RawArray, other: &RawArray) -> bool {
-    let (mut ones, mut others) = (one.into_iter(), other.into_iter());
-    loop {
-        match (ones.next(), others.next()) {
-            (None, None) => return true,
-            (Some(Ok(one)), Some(Ok(other))) if same(one, other) => {}
-            _ => return false,
+fn append(value: RawBsonRef<'_>, form: &mut Vec<u8>) {
+    match value {
+        RawBsonRef::Document(document) => {
+            let mut fields: Vec<_> = document.into_iter().flatten().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            form.push(DOCUMENT);
+            append_length(fields.len(), form);
+            for (name, value) in fields {
+                append_bytes(name.as_str().as_bytes(), form);
+                append(value, form);
+            }
+        }
+        RawBsonRef::Array(array) => {
+            form.push(ARRAY);
+            append_length(array.iter_elements().count(), form);
+            array.into_iter().flatten().for_each(|item| append(item, form));
+        }
+        scalar => {
+            form.push(SCALAR);
+            append_bytes(&key::encoded(scalar), form);
         }
     }
+}
+
+fn append_length(length: usize, form: &mut Vec<u8>) {
+    form.extend_from_slice(&(length as u64).to_le_bytes());
+}
+
+fn append_bytes(bytes: &[u8], form: &mut Vec<u8>) {
+    append_length(bytes.len(), form);
+    form.extend_from_slice(bytes);
 }
 
 /// Returns an item that an array has twice.
 pub(super) fn duplicate<'a>(array: &'a RawArray, context: &Context) -> Result<Option<RawBsonRef<'a>>> {
-    let items = array.into_iter().collect::<std::result::Result<Vec<_>, _>>()?;
-    // Equal values but documents are beside each other in the order. Documents, also in arrays, are compared one by one.
-    let (mut nested, mut plain): (Vec<_>, Vec<_>) =
-        items.into_iter().partition(|item| matches!(item, RawBsonRef::Document(_) | RawBsonRef::Array(_)));
-    plain.sort_by(|one, other| order::compare(*one, *other));
-    for pair in plain.windows(2) {
-        if let [one, other] = pair
-            && order::compare(*one, *other).is_eq()
-        {
-            return Ok(Some(*one));
-        }
+    let mut items = Vec::new();
+    for item in array {
+        context.step()?;
+        let item = item?;
+        items.push((canonical(item), item));
     }
-    while let Some(item) = nested.pop() {
-        context.steps(nested.len() as u64)?;
-        if nested.iter().any(|other| same(item, *other)) {
-            return Ok(Some(item));
-        }
-    }
-    Ok(None)
+    items.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let twice = items.windows(2).find_map(|pair| match pair {
+        [(one, item), (other, _)] if one == other => Some(*item),
+        _ => None,
+    });
+    Ok(twice)
 }

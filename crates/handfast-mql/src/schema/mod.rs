@@ -13,20 +13,38 @@
 
 mod compile;
 mod equality;
-mod report;
+pub(crate) mod report;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
 
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use crate::filter::{RegexTest, TypeSet};
 use crate::{Context, Number, Result};
-use equality::{duplicate, same};
+use equality::{canonical, duplicate};
 
 /// A compiled schema.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    /// The schema as it was written.
-    written: RawDocumentBuf,
+    written: Written,
     rules: Vec<Rule>,
+}
+
+/// A schema as it was written: a part of the outermost one, which all of them share.
+#[derive(Clone, Debug)]
+struct Written {
+    whole: Arc<RawDocumentBuf>,
+    bytes: Range<usize>,
+}
+
+impl Written {
+    /// Returns the part. Its bytes were a document when it was compiled.
+    fn document(&self) -> &RawDocument {
+        let bytes = self.whole.as_bytes().get(self.bytes.clone()).unwrap_or_default();
+        RawDocument::from_bytes(bytes).unwrap_or(&self.whole)
+    }
 }
 
 /// A keyword with its operand.
@@ -34,7 +52,8 @@ pub struct Schema {
 enum Rule {
     /// `bsonType` or `type`, by its name.
     Type(&'static str, TypeSet),
-    Enum(Vec<RawBson>),
+    /// The canonical forms of the values.
+    Enum(BTreeSet<Vec<u8>>),
     AllOf(Vec<Schema>),
     AnyOf(Vec<Schema>),
     OneOf(Vec<Schema>),
@@ -93,7 +112,7 @@ enum Additional {
 /// `additionalProperties`, with the properties that are none.
 #[derive(Clone, Debug)]
 struct OtherProperties {
-    named: Vec<String>,
+    named: BTreeSet<String>,
     patterns: Vec<RegexTest>,
     additional: Additional,
 }
@@ -111,12 +130,13 @@ impl Schema {
     /// # Errors
     /// MongoDB's code for an invalid schema, mostly `FailedToParse` (9) and `TypeMismatch` (14).
     pub fn compile(schema: &RawDocument) -> Result<Self> {
-        compile::schema(schema)
+        let whole = Arc::new(schema.to_owned());
+        compile::schema(&whole, &whole)
     }
 
     /// Returns the schema as it was written.
     pub fn written(&self) -> &RawDocument {
-        &self.written
+        self.written.document()
     }
 
     /// Tells whether a document has the form.
@@ -142,7 +162,7 @@ impl Rule {
         context.step()?;
         Ok(match (self, value) {
             (Rule::Type(_, types), value) => types.contains(value.element_type()),
-            (Rule::Enum(choices), value) => choices.iter().any(|choice| same(choice.as_raw_bson_ref(), value)),
+            (Rule::Enum(choices), value) => choices.contains(&canonical(value)),
             (Rule::AllOf(all), value) => count_accepting(all, value, context)? == all.len(),
             (Rule::AnyOf(any), value) => count_accepting(any, value, context)? > 0,
             (Rule::OneOf(one), value) => count_accepting(one, value, context)? == 1,
@@ -156,8 +176,12 @@ impl Rule {
             (Rule::AdditionalItems(from, additional), RawBsonRef::Array(array)) => {
                 additional.first_refused(array, *from, context)?.is_none()
             }
-            (Rule::Required(names), RawBsonRef::Document(document)) => names.iter().all(|name| has(document, name)),
+            (Rule::Required(names), RawBsonRef::Document(document)) => {
+                count_look_ups(names.len(), document, context)?;
+                names.iter().all(|name| has(document, name))
+            }
             (Rule::Properties(properties), RawBsonRef::Document(document)) => {
+                count_look_ups(properties.len(), document, context)?;
                 for (name, schema) in properties {
                     if let Some(property) = crate::path::field(document, name)
                         && !schema.accepts_value(property, context)?
@@ -208,6 +232,12 @@ fn count_accepting(schemas: &[Schema], value: RawBsonRef<'_>, context: &Context)
         count += usize::from(schema.accepts_value(value, context)?);
     }
     Ok(count)
+}
+
+/// Counts the reading of a document for the look-up of each of these names.
+fn count_look_ups(names: usize, document: &RawDocument, context: &Context) -> Result<()> {
+    context.steps(names as u64)?;
+    context.read(names.saturating_mul(document.as_bytes().len()))
 }
 
 fn has(document: &RawDocument, name: &str) -> bool {
@@ -329,7 +359,8 @@ impl Additional {
 impl OtherProperties {
     /// Tells whether a property is neither named nor matched by a pattern.
     fn are(&self, name: &str, context: &Context) -> Result<bool> {
-        if self.named.iter().any(|known| known == name) {
+        context.step()?;
+        if self.named.contains(name) {
             return Ok(false);
         }
         for pattern in &self.patterns {

@@ -29,7 +29,7 @@ impl Schema {
             if !rule.accepts(value, context)? {
                 let mut report = RawDocumentBuf::new();
                 put(&mut report, "operatorName", rule.keyword());
-                rule.describe(&self.written, value, context, &mut report)?;
+                rule.describe(self.written(), value, context, &mut report)?;
                 all.push(report);
             }
         }
@@ -38,7 +38,7 @@ impl Schema {
 
     fn put_annotations(&self, report: &mut RawDocumentBuf) {
         for name in ["title", "description"] {
-            if let Some(text) = field(&self.written, name) {
+            if let Some(text) = field(self.written(), name) {
                 put(report, name, RawBson::from(text));
             }
         }
@@ -76,7 +76,24 @@ fn put_operands(report: &mut RawDocumentBuf, written: &RawDocument, keywords: &[
 }
 
 fn put_considered(report: &mut RawDocumentBuf, value: RawBsonRef<'_>) {
-    put(report, "consideredValue", RawBson::from(value));
+    if let Some(value) = shown(value) {
+        put(report, "consideredValue", value);
+    }
+}
+
+/// Limit on the bytes of a value that a report shows: a document may be refused for many reasons, each of which would have a copy.
+pub(crate) const SHOWN_BYTES_MAX: usize = 16 * 1024;
+
+/// Returns a value for a report; `None` for one that is too large.
+pub(crate) fn shown(value: RawBsonRef<'_>) -> Option<RawBson> {
+    let bytes = match value {
+        RawBsonRef::Document(document) => document.as_bytes().len(),
+        RawBsonRef::Array(array) => array.as_bytes().len(),
+        RawBsonRef::String(text) => text.len(),
+        RawBsonRef::Binary(binary) => binary.bytes.len(),
+        _ => 0,
+    };
+    (bytes <= SHOWN_BYTES_MAX).then(|| RawBson::from(value))
 }
 
 /// Returns a number as the shortest integer.
@@ -156,8 +173,8 @@ impl Rule {
             }
             (Rule::UniqueItems, RawBsonRef::Array(array)) => {
                 put_comparison(&[keyword], "found a duplicate item");
-                if let Some(twice) = duplicate(array, context)? {
-                    put(report, "duplicatedValue", RawBson::from(twice));
+                if let Some(twice) = duplicate(array, context)?.and_then(shown) {
+                    put(report, "duplicatedValue", twice);
                 }
             }
             (Rule::Not(_), _) => put(report, "reason", "child expression matched"),
@@ -182,7 +199,12 @@ impl Rule {
                 put_reason(report, written, &[keyword], "found additional items");
                 let mut others = RawArrayBuf::new();
                 for other in array.into_iter().skip(*from) {
-                    others.push(RawBson::from(other?));
+                    if others.as_bytes().len() > SHOWN_BYTES_MAX {
+                        break;
+                    }
+                    if let Some(other) = shown(other?) {
+                        others.push(other);
+                    }
                 }
                 put(report, keyword, others);
             }

@@ -6,10 +6,11 @@ use handfast_store::{IndexSelector, ModifyCollection, ModifyIndex};
 use super::create::read_validator;
 use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
-use crate::auth::guard::Needs;
+use crate::auth::guard::{Needs, Target, Visitor};
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
+use crate::request::Request;
 use crate::writer::Writer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -17,13 +18,24 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "changes an index, or the validator, of a collection",
     access: Access::Write,
-    needs: Needs::Collection(&[Action::Structure]),
+    needs: Needs::Visited(visit),
     admin_only: false,
     confidential: false,
     versioned: true,
     properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
+
+/// Who may not write without the validator may not change it either.
+fn visit(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
+    let target = Target { database: request.database, collection: request.subject.as_str().unwrap_or("") };
+    visitor(Action::Structure, target)?;
+    let names = ["validator", "validationLevel", "validationAction"];
+    match request.body.iter().flatten().any(|(name, _)| names.contains(&name.as_str())) {
+        true => visitor(Action::BypassValidation, target),
+        false => Ok(()),
+    }
+}
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition};
+use handfast_store::validation::Validator;
 use handfast_store::{
     BatchLimit, CollectionInfo, CollectionOptions, CreateIndexes, Creation, Error as StoreError, Find, IndexCounts,
     IndexInfo, IndexSpec, Namespace, Result as StoreResult,
@@ -60,6 +61,7 @@ impl Inner {
 
     pub(super) async fn create(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
         self.shared.check_not_own(namespace.database())?;
+        Validator::compile(&options)?;
         if self.indexes(namespace).await?.is_some() {
             return Ok(());
         }

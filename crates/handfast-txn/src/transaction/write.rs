@@ -23,6 +23,9 @@ use crate::Holder;
 /// The number of documents of a statement that are read at a time.
 const STEP: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
 
+/// The steps that a validator may take for one document of a statement, which it holds up.
+const VALIDATION_STEPS_MAX: u64 = 1_000_000;
+
 impl Inner {
     pub(super) async fn insert_one(
         &self,
@@ -41,6 +44,8 @@ impl Inner {
         validation: Validation,
     ) -> StoreResult<()> {
         let id = insertion::id(&document)?;
+        // Before the document with this `_id` is looked for, as in a single write.
+        self.validate(namespace, None, &document, validation)?;
         if self.get(namespace, id).await?.is_some() {
             return Err(duplicate_key(namespace, &IndexSpec::id(), &[Some(id)]));
         }
@@ -88,7 +93,9 @@ impl Inner {
             None => Ok(open.snapshot().validator(namespace)),
         })?;
         let Some(validator) = validator else { return Ok(()) };
-        validator.check(before, after, validation, &self.shared.sources.context(&RawDocumentBuf::new()))
+        let context = self.shared.sources.context(&RawDocumentBuf::new());
+        context.bound_steps(VALIDATION_STEPS_MAX);
+        validator.check(before, after, validation, &context)
     }
 
     /// Writes as [`Inner::write`] does, without the bound on the size of users' documents.

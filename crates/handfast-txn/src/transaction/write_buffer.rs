@@ -241,7 +241,8 @@ impl WriteBuffer {
             .is_some_and(|earlier| earlier.document.is_none() || earlier.mode.kind == WriteKind::Replacement);
         let kind = if was_replaced { WriteKind::Replacement } else { mode.kind };
         // A change that keeps what was written without the validator may be invalid for that reason alone.
-        let was_bypassed = earlier.is_some_and(|earlier| earlier.mode.validation == Validation::Bypass);
+        let was_bypassed =
+            earlier.is_some_and(|earlier| earlier.document.is_some() && earlier.mode.validation == Validation::Bypass);
         let validation = if was_bypassed { Validation::Bypass } else { mode.validation };
         let mode = WriteMode { kind, validation };
         let document = after.map(shrunk_to_fit).transpose()?.map(Arc::new);

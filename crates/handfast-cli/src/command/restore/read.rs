@@ -132,7 +132,11 @@ impl Restore<'_> {
             store.drop_collection(&source.namespace).await?;
         }
         let options = source.metadata.as_ref().map(|metadata| metadata.options.clone()).unwrap_or_default();
-        store.create_collection(&source.namespace, options).await?;
+        match store.create_collection(&source.namespace, options).await {
+            // A collection that is there already keeps its options.
+            Err(error) if error.code() == Code::NamespaceExists => {}
+            created => created?,
+        }
         // Indexes before documents: a store that builds them afterwards would need memory for all entries at once.
         let indexes = source.metadata.as_ref().map(|metadata| metadata.indexes.clone()).unwrap_or_default();
         if !indexes.is_empty() {

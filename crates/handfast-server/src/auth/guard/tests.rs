@@ -65,6 +65,8 @@ async fn each_command_needs_its_roles() {
             rawdoc! { "aggregate": "c", "pipeline": [], "cursor": {}, "bypassDocumentValidation": true },
             "011101",
         ),
+        ("shop", rawdoc! { "collMod": "c", "validationLevel": "off" }, "000101"),
+        ("shop", rawdoc! { "collMod": "c" }, "001101"),
         ("shop", rawdoc! { "create": "new" }, "001101"),
         ("shop", rawdoc! { "createIndexes": "c", "indexes": [] }, "001101"),
         ("shop", rawdoc! { "drop": "new" }, "001101"),
