@@ -8,13 +8,12 @@
 
 use std::ops::ControlFlow;
 
-use bson::raw::CString;
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::Filter;
 use crate::bson_type::type_name;
 use crate::path::TrailingArray;
-use crate::schema::report::{SHOWN_BYTES_MAX, shown};
+use crate::schema::report::{SHOWN_BYTES_MAX, bytes_of, integer, put, shown};
 use crate::{CompileOptions, Context, Expression, Path, Result, Schema};
 
 /// Describes the conditions of a filter that a document does not fulfil; `None` if it matches.
@@ -69,7 +68,7 @@ impl Mismatch<'_> {
                     if let RawBsonRef::Document(branch) = branch?
                         && self.matches(branch)?
                     {
-                        satisfied.push(rawdoc! { "index": number(index), "specifiedAs": branch.to_owned() });
+                        satisfied.push(rawdoc! { "index": integer(index), "specifiedAs": branch.to_owned() });
                     }
                 }
                 Ok(Some(rawdoc! { "operatorName": "$nor", "clausesSatisfied": satisfied }))
@@ -117,7 +116,7 @@ impl Mismatch<'_> {
         let path = Path::new(path);
         let _: ControlFlow<()> = path.visit(self.document, TrailingArray::Elements, &mut |found| {
             let value = found.value.and_then(shown);
-            bytes += value.as_ref().map_or(0, bytes_of);
+            bytes += value.as_ref().map_or(0, |value| bytes_of(value.as_raw_bson_ref()));
             if bytes > SHOWN_BYTES_MAX {
                 return ControlFlow::Break(());
             }
@@ -143,16 +142,6 @@ impl Mismatch<'_> {
     }
 }
 
-/// Returns about how many bytes a value has in a report.
-fn bytes_of(value: &RawBson) -> usize {
-    match value {
-        RawBson::Document(document) => document.as_bytes().len(),
-        RawBson::Array(array) => array.as_bytes().len(),
-        RawBson::String(text) => text.len(),
-        _ => size_of::<RawBson>(),
-    }
-}
-
 /// Appends a value, or several under the name of several.
 fn put_considered(report: &mut RawDocumentBuf, [single, several]: [&str; 2], mut values: Vec<RawBson>) {
     match (values.pop(), values.is_empty()) {
@@ -165,12 +154,6 @@ fn put_considered(report: &mut RawDocumentBuf, [single, several]: [&str; 2], mut
             }
             put(report, several, all);
         }
-    }
-}
-
-fn put(report: &mut RawDocumentBuf, name: &str, value: impl Into<RawBson>) {
-    if let Ok(name) = CString::try_from(name) {
-        report.append(name, value.into());
     }
 }
 
@@ -192,14 +175,10 @@ fn several(operator: &str, clauses: Vec<Option<RawDocumentBuf>>) -> RawDocumentB
     let mut failing = RawArrayBuf::new();
     for (index, details) in clauses.into_iter().enumerate() {
         if let Some(details) = details {
-            failing.push(rawdoc! { "index": number(index), "details": details });
+            failing.push(rawdoc! { "index": integer(index), "details": details });
         }
     }
     rawdoc! { "operatorName": operator, "clausesNotSatisfied": failing }
-}
-
-fn number(index: usize) -> i32 {
-    i32::try_from(index).unwrap_or(i32::MAX)
 }
 
 fn has_operators(document: &RawDocument) -> bool {

@@ -52,8 +52,8 @@ impl Schema {
     }
 }
 
-/// Appends a field. The names are those of this file.
-fn put(report: &mut RawDocumentBuf, name: &str, value: impl Into<RawBson>) {
+/// Appends a field. The names are those of reports, and of conditions that were compiled.
+pub(crate) fn put(report: &mut RawDocumentBuf, name: &str, value: impl Into<RawBson>) {
     if let Ok(name) = CString::try_from(name) {
         report.append(name, value.into());
     }
@@ -86,18 +86,22 @@ pub(crate) const SHOWN_BYTES_MAX: usize = 16 * 1024;
 
 /// Returns a value for a report; `None` for one that is too large.
 pub(crate) fn shown(value: RawBsonRef<'_>) -> Option<RawBson> {
-    let bytes = match value {
+    (bytes_of(value) <= SHOWN_BYTES_MAX).then(|| RawBson::from(value))
+}
+
+/// Returns about how many bytes a value has in a report.
+pub(crate) fn bytes_of(value: RawBsonRef<'_>) -> usize {
+    match value {
         RawBsonRef::Document(document) => document.as_bytes().len(),
         RawBsonRef::Array(array) => array.as_bytes().len(),
         RawBsonRef::String(text) => text.len(),
         RawBsonRef::Binary(binary) => binary.bytes.len(),
-        _ => 0,
-    };
-    (bytes <= SHOWN_BYTES_MAX).then(|| RawBson::from(value))
+        _ => size_of::<RawBson>(),
+    }
 }
 
 /// Returns a number as the shortest integer.
-fn integer(number: usize) -> RawBson {
+pub(crate) fn integer(number: usize) -> RawBson {
     i32::try_from(number).map_or_else(|_| RawBson::Int64(i64::try_from(number).unwrap_or(i64::MAX)), RawBson::Int32)
 }
 
