@@ -50,7 +50,7 @@ impl Inner {
             return Err(duplicate_key(namespace, &IndexSpec::id(), &[Some(id)]));
         }
         let mode = WriteMode { kind: WriteKind::default(), validation };
-        self.write(namespace, None, Some(document), mode).await
+        self.put(namespace, None, Some(document), mode).await
     }
 
     /// Returns a document as the transaction sees it.
