@@ -3,7 +3,8 @@
 //! axum's own loop has no limits, so this is one over hyper. A connection that asks nothing for a while is closed by the time that it has for the
 //! head of a request. When the service stops, each connection answers what it has begun and closes.
 //!
-//! With TLS a connection begins with a handshake, which has the time of a head. A request without encryption on such a listener is told so.
+//! With TLS a connection begins with a handshake, which may take as long as the head of a request. A request without encryption gets an answer that
+//! names https.
 
 use std::future::poll_fn;
 use std::io;

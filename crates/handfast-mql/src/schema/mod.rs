@@ -82,7 +82,7 @@ struct Bound {
     value: RawBson,
 }
 
-/// What a count is about, and on which side its bound is.
+/// The things that a keyword counts, and whether its operand is their least or their greatest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counted {
     MinLength,

@@ -250,7 +250,7 @@ impl TwoPhase {
         self.begin_or_compensate(id.into(), plan.into(), None).await
     }
 
-    /// Stores a transaction, which takes back `compensates` if there is such a one.
+    /// Stores a transaction. With `compensates` it takes back the transaction with that id.
     async fn begin_or_compensate(&self, id: Bson, plan: Plan, compensates: Option<Bson>) -> Result<()> {
         self.checked(&id, &plan)?;
         plan.check_operators()?;

@@ -26,7 +26,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// Who may not write without the validator may not change it either.
+/// A change of the validator needs the right to write without it.
 fn visit(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let target = Target { database: request.database, collection: request.subject.as_str().unwrap_or("") };
     visitor(Action::Structure, target)?;
