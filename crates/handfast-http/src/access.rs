@@ -194,7 +194,7 @@ pub(crate) fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Returns the token of a header `Bearer TOKEN`.
-fn bearer(header: &HeaderValue) -> Option<&str> {
+pub(crate) fn bearer(header: &HeaderValue) -> Option<&str> {
     let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

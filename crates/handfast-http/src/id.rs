@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use bson::Bson;
 use bson::oid::ObjectId;
-pub use handfast_patterns::extended_json as extended;
+pub use handfast_patterns::extended_json;
 use serde_json::Value;
 
 /// The `_id` of a document.
@@ -48,7 +48,7 @@ pub fn shown(id: &Bson) -> String {
     match id {
         Bson::ObjectId(id) => id.to_hex(),
         Bson::String(text) if text.parse() == Ok(Id(id.clone())) => text.clone(),
-        other => extended(other).to_string(),
+        other => extended_json(other).to_string(),
     }
 }
 

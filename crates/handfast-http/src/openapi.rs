@@ -25,34 +25,28 @@ pub(crate) struct Description {
 pub(crate) enum Login {
     /// By a token; reading may need none.
     Token,
-    /// By the name and the password of a user, where the server has users.
-    Password,
+    /// By the name and the password of a user, or by a token of a user, where the server has users.
+    PasswordOrToken,
 }
 
 impl Login {
-    fn name(&self) -> &'static str {
+    /// Returns the names of the logins, with their schemes.
+    fn schemes(&self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Login::Token => "token",
-            Login::Password => "password",
-        }
-    }
-
-    fn scheme(&self) -> &'static str {
-        match self {
-            Login::Token => "bearer",
-            Login::Password => "basic",
+            Login::Token => &[("token", "bearer")],
+            Login::PasswordOrToken => &[("password", "basic"), ("token", "bearer")],
         }
     }
 
     /// Returns the logins that a route accepts; `{}` stands for none.
     fn of(&self, access: RouteAccess) -> Value {
-        let login = json!({ self.name(): [] });
+        let logins = self.schemes().iter().map(|(name, _)| json!({ *name: [] }));
         match (access, self) {
             (RouteAccess::Open | RouteAccess::PublicWrite, _) => json!([]),
-            (RouteAccess::Read, _) | (RouteAccess::Write | RouteAccess::PageWrite, Login::Password) => {
-                json!([{}, login])
+            (RouteAccess::Read, _) | (RouteAccess::Write | RouteAccess::PageWrite, Login::PasswordOrToken) => {
+                [json!({})].into_iter().chain(logins).collect()
             }
-            (RouteAccess::Write | RouteAccess::PageWrite, Login::Token) => json!([login]),
+            (RouteAccess::Write | RouteAccess::PageWrite, Login::Token) => logins.collect(),
         }
     }
 }
@@ -69,6 +63,9 @@ pub(crate) fn document<S>(routes: &[Route<S>], description: Description) -> Valu
         path[route.method.name()] = operation(route, &description);
     }
     let mut schemas = description.schemas.clone();
+    let schemes = description.login.schemes().iter();
+    let schemes: Map<String, Value> =
+        schemes.map(|(name, scheme)| ((*name).to_owned(), json!({ "type": "http", "scheme": scheme }))).collect();
     schemas["Problem"] = problem(routes, &description);
     json!({
         "openapi": "3.1.1",
@@ -77,7 +74,7 @@ pub(crate) fn document<S>(routes: &[Route<S>], description: Description) -> Valu
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": { description.login.name(): { "type": "http", "scheme": description.login.scheme() } },
+            "securitySchemes": schemes,
         },
     })
 }

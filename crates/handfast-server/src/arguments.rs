@@ -194,8 +194,7 @@ impl<'a> Arguments<'a> {
     /// Reads `true`, `false`, or a number, of which 0 is `false`.
     #[inline]
     pub(crate) fn lenient_flag(&mut self, name: &str) -> CommandResult<Option<bool>> {
-        let read = |value: RawBsonRef<'_>| value.as_bool().or_else(|| Some(as_number(value)? != 0.0));
-        self.typed(name, "types '[bool, long, int, decimal, double']", read)
+        self.typed(name, "types '[bool, long, int, decimal, double']", as_lenient_flag)
     }
 
     /// Reads a number of any type, without its fraction.
@@ -326,6 +325,11 @@ pub(crate) fn as_number(value: RawBsonRef<'_>) -> Option<f64> {
         RawBsonRef::Decimal128(number) => number.to_string().parse().ok(),
         _ => None,
     }
+}
+
+/// Returns `true`, `false`, or what a number stands for, of which 0 is `false`.
+pub(crate) fn as_lenient_flag(value: RawBsonRef<'_>) -> Option<bool> {
+    value.as_bool().or_else(|| Some(as_number(value)? != 0.0))
 }
 
 /// Returns a number of any type without its fraction. A number that is out of range becomes the nearest bound, NaN becomes 0.

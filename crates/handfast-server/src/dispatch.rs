@@ -63,7 +63,7 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
     let waited = outcome.as_ref().map_or(Duration::ZERO, |answer| answer.waited);
     let took = if waits { Duration::ZERO } else { shared.now().saturating_sub(began).saturating_sub(waited) };
     count(shared, client, request, command, took, outcome.is_err());
-    if took >= shared.options.slow_operation {
+    if took >= Duration::from_millis(shared.slow_millis()) {
         log_slow(shared, client, request, command, took, outcome.as_ref().err());
     }
     if request.access.writes() && !outcome.as_ref().is_ok_and(|answer| answer.unchanged) {
@@ -291,7 +291,7 @@ fn log_slow(
         client = client.remote,
         millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         code = error.map_or(0, |error| error.code.0),
-        threshold_millis = u64::try_from(shared.options.slow_operation.as_millis()).unwrap_or(u64::MAX),
+        threshold_millis = shared.slow_millis(),
         "slow operation"
     );
 }

@@ -8,14 +8,14 @@
 
 use std::sync::Arc;
 
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::{DateTime, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::{Namespace, Result, StoreExt as _};
+use handfast_store::{Error, Namespace, Result, StoreExt as _};
 use tokio::sync::watch;
 
 use crate::auth::login::Authenticated;
 use crate::auth::user::UserId;
-use crate::auth::{Password, UserName};
+use crate::auth::{NewUserToken, Password, UserName, UserToken};
 use crate::dispatch;
 use crate::error::CommandError;
 use crate::exchange::check_document;
@@ -33,6 +33,8 @@ pub struct InProcess {
 pub struct LocalClient {
     shared: Arc<Shared>,
     client: Arc<Client>,
+    /// The token of the login, if it was one.
+    token: Option<UserToken>,
 }
 
 impl InProcess {
@@ -69,7 +71,7 @@ impl InProcess {
         let id = self.shared.metrics.connections_created.increment();
         let client = Arc::new(Client::new(id, remote.into(), "in process".to_owned()));
         self.shared.operations.add(&client);
-        LocalClient { shared: Arc::clone(&self.shared), client }
+        LocalClient { shared: Arc::clone(&self.shared), client, token: None }
     }
 }
 
@@ -92,9 +94,64 @@ impl LocalClient {
         Ok(true)
     }
 
-    /// Returns whether no user has been changed or removed since the login, so that the password is still the right one.
+    /// Logs in by a token of a user; returns whether it is one that has not expired.
+    ///
+    /// # Errors
+    /// Fails if the users cannot be read.
+    pub async fn log_in_by_token(&mut self, token: &str) -> Result<bool> {
+        let users = &self.shared.users;
+        let generation = users.generation();
+        let Some((user, token)) = users.verify_token(token, self.now()).await? else { return Ok(false) };
+        self.client.login.set(Some(Arc::new(Authenticated { user, generation })));
+        self.token = Some(token);
+        Ok(true)
+    }
+
+    /// Returns whether the login was by a token.
+    pub fn is_by_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Makes a token of the user who has logged in.
+    ///
+    /// # Errors
+    /// `Unauthorized` (13) without a login by a password: a token that is to expire must make none that lives on.
+    pub async fn add_token(&self, name: &str, expires_at: Option<DateTime>) -> Result<NewUserToken> {
+        self.shared.users.add_token(&self.by_password()?, name, self.now(), expires_at).await
+    }
+
+    /// Revokes a token of the user who has logged in; returns whether there was one.
+    ///
+    /// # Errors
+    /// `Unauthorized` (13) without a login by a password.
+    pub async fn revoke_token(&self, id: &str) -> Result<bool> {
+        self.shared.users.revoke_token(&self.by_password()?, id).await
+    }
+
+    /// Returns the tokens of the user who has logged in.
+    ///
+    /// # Errors
+    /// `Unauthorized` (13) without a login by a password.
+    pub async fn tokens(&self) -> Result<Vec<UserToken>> {
+        let user = self.shared.users.find(&self.by_password()?).await?;
+        Ok(user.map(|user| user.tokens).unwrap_or_default())
+    }
+
+    fn by_password(&self) -> Result<UserName> {
+        let user = self.client.login.user().filter(|_| self.token.is_none());
+        let refused =
+            || Error::command(Code::Unauthorized, "tokens are made and revoked with the password of the user");
+        user.map(|user| user.user.name.clone()).ok_or_else(refused)
+    }
+
+    fn now(&self) -> DateTime {
+        self.shared.sources.clock.now()
+    }
+
+    /// Returns whether no user has been changed or removed since the login, so that the password is still the right one, and a token has not expired.
     pub fn is_login_current(&self) -> bool {
-        self.client.login.user().is_some_and(|user| user.generation == self.shared.users.generation())
+        self.token.as_ref().is_none_or(|token| !token.has_expired(self.now()))
+            && self.client.login.user().is_some_and(|user| user.generation == self.shared.users.generation())
     }
 
     /// Returns the id of the user who has logged in. A user who is removed and added again has another one.
@@ -104,7 +161,8 @@ impl LocalClient {
 
     /// Returns another client, with the login of this one.
     pub fn same_login(&self, remote: impl Into<String>) -> LocalClient {
-        let client = InProcess { shared: Arc::clone(&self.shared) }.connect(remote);
+        let mut client = InProcess { shared: Arc::clone(&self.shared) }.connect(remote);
+        client.token = self.token.clone();
         client.client.login.set(self.client.login.user());
         client
     }

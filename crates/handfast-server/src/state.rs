@@ -1,6 +1,6 @@
 //! The state that all connections share, and the state of one connection.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     /// The fail points, if test commands are enabled.
     pub(crate) fail_points: Option<FailPoints>,
     pub(crate) write_signals: WriteSignals,
+    /// The time, in milliseconds, from which a command is logged as slow.
+    slow_millis: AtomicU64,
     next_request_id: AtomicI32,
 }
 
@@ -90,6 +92,7 @@ impl Shared {
             cluster_time: is_replicated.then(|| ClusterTime::new(Arc::clone(&sources.cluster_clock))),
             fail_points: options.test_commands.then(FailPoints::default),
             write_signals: WriteSignals::default(),
+            slow_millis: AtomicU64::new(u64::try_from(options.slow_operation.as_millis()).unwrap_or(u64::MAX)),
             next_request_id: AtomicI32::new(1),
             sources,
             options,
@@ -99,6 +102,16 @@ impl Shared {
     /// Returns the time since the clock's start.
     pub(crate) fn now(&self) -> Duration {
         self.sources.clock.elapsed()
+    }
+
+    /// Returns the time from which a command is logged as slow, in milliseconds.
+    pub(crate) fn slow_millis(&self) -> u64 {
+        self.slow_millis.load(Ordering::Relaxed)
+    }
+
+    /// Changes this time until the server stops.
+    pub(crate) fn set_slow_millis(&self, millis: u64) {
+        self.slow_millis.store(millis, Ordering::Relaxed);
     }
 
     /// Returns the time since the server was started.

@@ -81,6 +81,9 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
                 UserArguments::Add(arguments) => &arguments.open,
                 UserArguments::Password(arguments) => &arguments.open,
                 UserArguments::Remove(arguments) => &arguments.open,
+                UserArguments::AddToken(arguments) => &arguments.open,
+                UserArguments::RevokeToken(arguments) => &arguments.open,
+                UserArguments::Tokens(arguments) => &arguments.open,
                 UserArguments::List(arguments) => &arguments.open,
             };
             let (settings, console) = prepare(open)?;

@@ -110,7 +110,8 @@ impl Shop {
             backoff,
             ..JobQueueOptions::default()
         };
-        let queue = JobQueue::open(Arc::clone(&store), namespace("jobs"), sources, options).await.expect("a queue");
+        let queue =
+            JobQueue::open(Arc::clone(&store), namespace("jobs"), sources, options).await.expect("a queue");
         Shop { store, queue, enqueued: 0 }
     }
 

@@ -19,6 +19,7 @@ mod history;
 mod http_api;
 mod http_limits;
 mod http_statements;
+mod http_tokens;
 mod kills;
 mod lifetime;
 mod limits;

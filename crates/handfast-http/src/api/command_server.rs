@@ -1,7 +1,7 @@
 //! The server whose commands the API runs, as the API sees it.
 
 use async_trait::async_trait;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{DateTime, Document, RawDocument, RawDocumentBuf};
 use handfast_store::Namespace;
 use tokio::sync::watch;
 
@@ -39,10 +39,34 @@ pub trait CommandClient: Send + Sync {
     /// Fails if the users cannot be read.
     async fn log_in(&mut self, database: &str, name: &str, password: &str) -> handfast_store::Result<bool>;
 
+    /// Logs in by a token of a user; returns whether it is one that has not expired.
+    ///
+    /// # Errors
+    /// Fails if the users cannot be read.
+    async fn log_in_by_token(&mut self, token: &str) -> handfast_store::Result<bool>;
+
+    /// Makes a token of the user who has logged in, and returns `{token, _id, name, createdAt, expiresAt}`.
+    ///
+    /// # Errors
+    /// Code 13 without a login by a password; 2 for an invalid name or time.
+    async fn add_token(&mut self, name: &str, expires_at: Option<DateTime>) -> handfast_store::Result<Document>;
+
+    /// Returns the tokens of the user who has logged in, each as `{_id, name, createdAt, expiresAt}`.
+    ///
+    /// # Errors
+    /// Code 13 without a login by a password.
+    async fn tokens(&mut self) -> handfast_store::Result<Vec<Document>>;
+
+    /// Revokes a token of the user who has logged in; returns whether there was one.
+    ///
+    /// # Errors
+    /// Code 13 without a login by a password.
+    async fn revoke_token(&mut self, id: &str) -> handfast_store::Result<bool>;
+
     /// Returns the id of the user who has logged in, which no other user has, not even a later one of the same name.
     fn user_id(&self) -> Option<[u8; 16]>;
 
-    /// Returns whether no user has been changed since the login.
+    /// Returns whether no user has been changed since the login, and its token, if it was by one, has not expired.
     fn is_login_current(&self) -> bool;
 
     /// Returns another client, with the login of this one.

@@ -33,7 +33,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use self::figures::Figures;
 use super::login::RequestClient;
 use super::{Api, DRIVER_FIELDS, Result};
-use crate::id::extended;
+use crate::id::extended_json;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Call;
 
@@ -140,7 +140,7 @@ impl Events {
             }
             let figures = match subject {
                 Subject::Server => reading.figures.read(&reply, begun),
-                Subject::Queue { .. } => extended(&Bson::Document(reply)),
+                Subject::Queue { .. } => extended_json(&Bson::Document(reply)),
             };
             reading.add(figures, begun, self.clock.elapsed());
         }

@@ -1,4 +1,5 @@
-//! The users of requests: each request has the name and the password of a user (`Authorization: Basic ..`), as its first one, and as all others.
+//! The users of requests: each request has the name and the password of a user (`Authorization: Basic ..`), or a token of a user (`Bearer ..`), as its first
+//! one, and as all others.
 //!
 //! A password is hashed thousands of times, which takes milliseconds. So the clients of a login are kept for its next requests, under a keyed hash of the header,
 //! until a user is changed.
@@ -20,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 use super::Result;
 use super::command_server::{CommandClient, CommandServer};
 use super::problems;
+use crate::access::bearer;
 use crate::problem::{Problem, ProblemKind};
 
 /// Limit on the logins whose clients are kept.
@@ -69,6 +71,12 @@ pub(crate) struct RequestClient {
     logged_in: bool,
     key: Key,
     kept: Arc<Mutex<LruCache<Key, Kept>>>,
+}
+
+/// What a request logs in with.
+enum Login {
+    Password(Basic),
+    Token(String),
 }
 
 /// The name of a user, and the password.
@@ -133,20 +141,27 @@ impl Logins {
 
     /// Returns a client with the login of a request.
     pub(super) async fn client(&self, headers: &HeaderMap) -> Result<RequestClient> {
-        let basic = if self.server.requires_login() { Some(basic(headers)?) } else { None };
-        let key = self.key(basic.as_ref());
-        if let Some(client) = self.kept_client(&key, basic.is_some()) {
+        let login = if self.server.requires_login() { Some(login(headers)?) } else { None };
+        let key = self.key(login.as_ref());
+        if let Some(client) = self.kept_client(&key, login.is_some()) {
             return Ok(self.of_request(client, key));
         }
         let mut client = self.server.connect();
-        if let Some(Basic { database, name, password }) = basic {
-            match client.log_in(&database, &name, &password).await {
-                Ok(true) => {}
-                Ok(false) => return Err(unauthorized("there is no such user with this password")),
-                Err(error) => {
-                    tracing::warn!(%error, "the users cannot be read");
-                    return Err(Problem::new(ProblemKind::Unavailable, "the users cannot be read"));
-                }
+        let (logged_in, refusal) = match login {
+            None => (Ok(true), ""),
+            Some(Login::Password(Basic { database, name, password })) => {
+                (client.log_in(&database, &name, &password).await, "there is no such user with this password")
+            }
+            Some(Login::Token(token)) => {
+                (client.log_in_by_token(&token).await, "the token is unknown, or was revoked, or has expired")
+            }
+        };
+        match logged_in {
+            Ok(true) => {}
+            Ok(false) => return Err(unauthorized(refusal)),
+            Err(error) => {
+                tracing::warn!(%error, "the users cannot be read");
+                return Err(Problem::new(ProblemKind::Unavailable, "the users cannot be read"));
             }
         }
         let login = client.same_login();
@@ -174,13 +189,16 @@ impl Logins {
         Some(kept.idle.pop().unwrap_or_else(|| kept.login.same_login()))
     }
 
-    fn key(&self, basic: Option<&Basic>) -> Key {
+    fn key(&self, login: Option<&Login>) -> Key {
         let mut hash = Sha256::new_with_prefix(self.secret);
-        if let Some(Basic { database, name, password }) = basic {
-            for part in [database, name, password] {
-                hash.update(part.len().to_ne_bytes());
-                hash.update(part);
-            }
+        let parts = match login {
+            None => Vec::new(),
+            Some(Login::Password(Basic { database, name, password })) => vec!["password", database, name, password],
+            Some(Login::Token(token)) => vec!["token", token],
+        };
+        for part in parts {
+            hash.update(part.len().to_ne_bytes());
+            hash.update(part);
         }
         hash.finalize().into()
     }
@@ -195,6 +213,14 @@ impl RequestClient {
     /// Returns whether no user has been changed since the login.
     pub(super) fn is_login_current(&self) -> bool {
         !self.logged_in || self.client.as_ref().is_some_and(|client| client.is_login_current())
+    }
+
+    /// Returns the client itself, which makes and revokes tokens.
+    pub(super) fn tokens(&mut self) -> Result<&mut dyn CommandClient> {
+        match &mut self.client {
+            Some(client) => Ok(&mut **client),
+            None => Err(Problem::new(ProblemKind::Failed, "the request has ended")),
+        }
     }
 
     /// Runs a command, and returns its reply, or the problem that its error is.
@@ -233,10 +259,19 @@ fn unauthorized(detail: &str) -> Problem {
     Problem::new(ProblemKind::Unauthorized, detail)
 }
 
+/// Reads `Authorization: Basic ..` or `Authorization: Bearer TOKEN`.
+fn login(headers: &HeaderMap) -> Result<Login> {
+    match headers.get(AUTHORIZATION).and_then(bearer) {
+        Some(token) => Ok(Login::Token(token.to_owned())),
+        None => basic(headers).map(Login::Password),
+    }
+}
+
 /// Reads `Authorization: Basic base64(user:password)`. The user is `name` or `name@database`.
 fn basic(headers: &HeaderMap) -> Result<Basic> {
     let header = headers.get(AUTHORIZATION);
-    let header = header.ok_or_else(|| unauthorized("send the header Authorization: Basic base64(USER:PASSWORD)"))?;
+    let header = header
+        .ok_or_else(|| unauthorized("send the header Authorization: Basic base64(USER:PASSWORD), or Bearer TOKEN"))?;
     let read = || {
         let (scheme, encoded) = header.to_str().ok()?.split_once(' ')?;
         let encoded = scheme.eq_ignore_ascii_case("basic").then(|| encoded.trim())?;
@@ -246,7 +281,9 @@ fn basic(headers: &HeaderMap) -> Result<Basic> {
         Some(Basic { database: database.to_owned(), name: name.to_owned(), password: password.to_owned() })
     };
     read().ok_or_else(|| {
-        unauthorized("the header Authorization must be Basic base64(USER:PASSWORD), USER a name or NAME@DATABASE")
+        unauthorized(
+            "the header Authorization must be Basic base64(USER:PASSWORD), USER a name or NAME@DATABASE, or Bearer TOKEN",
+        )
     })
 }
 

@@ -30,6 +30,7 @@ mod routes;
 mod schemas;
 mod statements;
 mod synced;
+mod tokens;
 mod trees;
 mod two_phase;
 mod updates;
@@ -55,7 +56,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{AccessOptions, RouteAccess};
 use crate::client::{ClientAddresses, ClientLimit, Limiter};
 use crate::connections::{ConnectionOptions, serve_connections};
-use crate::id::{Id, check_numbers, extended};
+use crate::id::{Id, check_numbers, extended_json};
 use crate::metrics::{MEDIA_TYPE, RequestMetrics};
 use crate::openapi;
 use crate::problem::{Problem, ProblemHeaders, ProblemKind};
@@ -402,7 +403,7 @@ fn answer(mut reply: Document) -> Response {
     for name in DRIVER_FIELDS {
         reply.remove(name);
     }
-    let text = format!("{}\n", extended(&Bson::Document(reply)));
+    let text = format!("{}\n", extended_json(&Bson::Document(reply)));
     ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
 

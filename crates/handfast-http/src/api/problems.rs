@@ -3,7 +3,7 @@
 use bson::{Bson, Document};
 use serde_json::Value;
 
-use crate::id::extended;
+use crate::id::extended_json;
 use crate::problem::{Problem, ProblemKind};
 
 /// The label of an error after which something may have been changed.
@@ -30,7 +30,7 @@ pub(super) fn of_reply(reply: &Document) -> Problem {
         put("codeName", name.into());
     }
     if let Some(info) = reply.get("errInfo") {
-        put("errInfo", extended(info));
+        put("errInfo", extended_json(info));
     }
     problem
 }

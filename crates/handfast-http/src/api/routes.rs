@@ -3,8 +3,8 @@
 use super::idempotency::KEY_BYTES_MAX;
 use super::reads::LIMIT_MAX;
 use super::{
-    Api, document, events, healthy, ledgers, lists, queues, readiness, server_metrics, statements, synced, trees,
-    two_phase, updates,
+    Api, document, events, healthy, ledgers, lists, queues, readiness, server_metrics, statements, synced, tokens,
+    trees, two_phase, updates,
 };
 use crate::access::RouteAccess;
 use crate::metrics::MEDIA_TYPE;
@@ -22,6 +22,8 @@ const TWO_PHASE: Tag =
     Tag { name: "twoPhase", description: "Two-phase commits: changes of several documents, all or none in the end" };
 const SYNCED: Tag = Tag { name: "synced", description: "Main documents whose fields are copied into other documents" };
 const TREES: Tag = Tag { name: "trees", description: "Trees of documents that change as a whole, in versions" };
+const TOKENS: Tag =
+    Tag { name: "tokens", description: "Tokens of the user who has logged in, which stand for the password" };
 pub(super) const STATE: Tag = Tag { name: "state", description: "Ask how the service is, and what it offers" };
 
 /// The limit on the names and ids of paths, in bytes.
@@ -235,7 +237,7 @@ const READ: Route<Api> = Route {
     ..WRITE
 };
 
-pub(super) static ROUTES: [Route<Api>; 50] = [
+pub(super) static ROUTES: [Route<Api>; 53] = [
     Route {
         path: "/v1/{database}/queues/{queue}/jobs",
         operation: "enqueueJob",
@@ -671,6 +673,36 @@ pub(super) static ROUTES: [Route<Api>; 50] = [
         ..STEP
     },
     Route {
+        path: "/v1/tokens",
+        operation: "createToken",
+        tag: &TOKENS,
+        summary: "Make a token of the user, which is shown this once",
+        body: Some("NewToken"),
+        reply: Reply::Json { schema: "CreatedToken" },
+        handler: |api, call| Box::pin(tokens::create(api, call)),
+        ..STEP
+    },
+    Route {
+        path: "/v1/tokens",
+        operation: "listTokens",
+        tag: &TOKENS,
+        summary: "Return the tokens of the user, without their secrets",
+        reply: Reply::Json { schema: "Tokens" },
+        problems: &[ProblemKind::Forbidden, ProblemKind::OriginRefused, ProblemKind::Conflict],
+        handler: |api, call| Box::pin(tokens::list(api, call)),
+        ..READ
+    },
+    Route {
+        method: RouteMethod::Delete,
+        path: "/v1/tokens/{token}",
+        operation: "revokeToken",
+        tag: &TOKENS,
+        summary: "Revoke a token of the user",
+        reply: Reply::Json { schema: "RevokedToken" },
+        handler: |api, call| Box::pin(tokens::revoke(api, call)),
+        ..STEP
+    },
+    Route {
         path: "/v1/operations",
         operation: "listOperations",
         summary: "Return the commands that run, and the open transactions",
@@ -744,6 +776,7 @@ pub(super) fn path_parameter(name: &str) -> Parameter {
             ("document", "The id of a main document: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON")
         }
         "tree" => ("tree", "The id of a tree: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
+        "token" => ("token", "The id of a token"),
         _ => ("hold", "The id of a hold: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
     };
     Parameter { name, description, required: true, value: ParameterValue::Text { length_max: NAME_BYTES_MAX } }

@@ -21,7 +21,7 @@ pub(super) fn description() -> Description {
             },
             "errInfo": { "type": "object", "description": "What the error is about" },
         }),
-        login: Login::Password,
+        login: Login::PasswordOrToken,
         path_parameters: path_parameter,
     }
 }
@@ -83,13 +83,36 @@ fn document(description: &str) -> Value {
 }
 
 fn schemas() -> Value {
-    let groups =
-        [queue_schemas(), ledger_schemas(), two_phase_schemas(), synced_schemas(), tree_schemas(), shared_schemas()];
+    let groups = [
+        queue_schemas(),
+        ledger_schemas(),
+        two_phase_schemas(),
+        synced_schemas(),
+        tree_schemas(),
+        token_schemas(),
+        shared_schemas(),
+    ];
     let groups = groups.into_iter().filter_map(|group| match group {
         Value::Object(schemas) => Some(schemas),
         _ => None,
     });
     Value::Object(groups.flatten().collect())
+}
+
+fn token_schemas() -> Value {
+    let id = || text("The id, by which it is revoked");
+    let name = || text("What it is for");
+    let expires = || date("From when on it is refused; missing if it does not expire");
+    let created = || date("When it was made");
+    let shown = || [("_id", id()), ("name", name()), ("createdAt", created()), ("expiresAt", expires())];
+    let token = text("The token, for the header Authorization: Bearer TOKEN");
+    let made: Vec<_> = [("token", token)].into_iter().chain(shown()).collect();
+    json!({
+        "NewToken": with_required(&[("name", name()), ("expiresAt", expires())], &["name"]),
+        "CreatedToken": with_required(&made, &["token", "_id", "name", "createdAt"]),
+        "Tokens": object(&[("tokens", list(with_required(&shown(), &["_id", "name", "createdAt"])))]),
+        "RevokedToken": object(&[("revoked", flag("Whether the user had such a token"))]),
+    })
 }
 
 fn queue_schemas() -> Value {

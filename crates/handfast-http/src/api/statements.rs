@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use bson::{Bson, DateTime, Document, doc};
+use csv::{Terminator, WriterBuilder};
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::login::RequestClient;
 use super::reads::{LIMIT, integer};
 use super::{Api, Result, answer, date, path_id};
-use crate::id::{extended, shown};
+use crate::id::{extended_json, shown};
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Call;
 
@@ -161,55 +162,58 @@ async fn send(
     sender: mpsc::Sender<std::result::Result<Bytes, Cut>>,
     stop: CancellationToken,
 ) {
-    let mut text = format.head();
-    let mut part = first;
+    let (mut part, mut are_first): (Result<Lines>, bool) = (Ok(first), true);
     loop {
-        part.lines.iter().for_each(|line| format.write(line, &mut text));
-        // A page without a change of the time has no text, and an empty one would be the end for some.
-        if !text.is_empty() && sender.send(Ok(std::mem::take(&mut text).into())).await.is_err() {
-            return;
-        }
-        let Some(after) = part.next else { return };
-        let read = tokio::select! {
-            // The client is gone.
-            () = sender.closed() => return,
-            () = stop.cancelled() => Err(Problem::new(ProblemKind::Unavailable, "the server stops")),
-            read = account.lines(&mut client, after, PLACES) => read,
-        };
-        match read {
-            Ok(lines) => part = lines,
+        let page = part.and_then(|lines| Ok((format.text(&lines.lines, are_first)?, lines.next)));
+        let (text, next) = match page {
+            Ok(page) => page,
             Err(problem) => {
                 tracing::warn!(detail = %problem.detail, "an export of an account ends before its end");
                 // The client sees that the answer is cut; if it is gone, nobody needs to know.
                 let _ = sender.send(Err(Cut(problem.detail))).await;
                 return;
             }
+        };
+        are_first = false;
+        // A page without a change of the time has no text, and an empty one would be the end for some.
+        if !text.is_empty() && sender.send(Ok(text.into())).await.is_err() {
+            return;
         }
+        let Some(after) = next else { return };
+        part = tokio::select! {
+            // The client is gone.
+            () = sender.closed() => return,
+            () = stop.cancelled() => Err(Problem::new(ProblemKind::Unavailable, "the server stops")),
+            read = account.lines(&mut client, after, PLACES) => read,
+        };
     }
 }
 
 impl Format {
-    /// Returns what comes before the lines.
-    fn head(self) -> String {
-        match self {
-            Format::JsonLines => String::new(),
-            Format::Csv => format!("{}\r\n", COLUMNS.join(",")),
-        }
-    }
-
-    fn write(self, line: &Document, text: &mut String) {
+    /// Returns lines as the text of a file, which begins with the head if they are its first ones.
+    fn text(self, lines: &[Document], are_first: bool) -> Result<Vec<u8>> {
         match self {
             Format::JsonLines => {
-                text.push_str(&extended(&Bson::Document(line.clone())).to_string());
-                text.push('\n');
+                let line = |line: &Document| format!("{}\n", extended_json(&Bson::Document(line.clone())));
+                Ok(lines.iter().map(line).collect::<String>().into_bytes())
             }
             Format::Csv => {
-                let cells: Vec<String> = COLUMNS.iter().map(|name| quoted(&cell(line.get(name)))).collect();
-                text.push_str(&cells.join(","));
-                text.push_str("\r\n");
+                let mut writer = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
+                if are_first {
+                    writer.write_record(COLUMNS).map_err(unwritable)?;
+                }
+                for line in lines {
+                    writer.write_record(COLUMNS.map(|name| cell(line.get(name)))).map_err(unwritable)?;
+                }
+                writer.into_inner().map_err(|error| unwritable(error.into_error()))
             }
         }
     }
+}
+
+/// Returns the problem of lines that could not be written to memory.
+fn unwritable(error: impl std::fmt::Display) -> Problem {
+    Problem::new(ProblemKind::Failed, format!("the lines cannot be written: {error}"))
 }
 
 /// Returns a value as the text of a cell: ids and texts as they are, times by RFC 3339.
@@ -221,14 +225,6 @@ fn cell(value: Option<&Bson>) -> String {
             time.try_to_rfc3339_string().unwrap_or_else(|_| time.timestamp_millis().to_string())
         }
         Some(other) => shown(other),
-    }
-}
-
-/// Returns a cell of a CSV file (RFC 4180).
-fn quoted(cell: &str) -> String {
-    match cell.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.to_owned(),
     }
 }
 
@@ -258,19 +254,5 @@ impl hyper::body::Body for ExportBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, Self::Error>>> {
         self.0.poll_recv(context).map(|page| page.map(|page| page.map(Frame::data)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn a_cell_is_quoted_where_it_must_be() {
-        for (cell, expected) in
-            [("", ""), ("a b", "a b"), ("a,b", "\"a,b\""), ("\"a\"", "\"\"\"a\"\"\""), ("a\nb", "\"a\nb\"")]
-        {
-            assert_eq!(quoted(cell), expected);
-        }
     }
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, doc};
 use handfast_store::{Namespace, Sources};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -78,6 +78,23 @@ impl CommandClient for FakeServer {
     async fn log_in(&mut self, database: &str, name: &str, password: &str) -> handfast_store::Result<bool> {
         self.logins.as_ref().unwrap().lock().unwrap().push(format!("{name}@{database}"));
         Ok(password == "right")
+    }
+
+    async fn log_in_by_token(&mut self, token: &str) -> handfast_store::Result<bool> {
+        self.logins.as_ref().unwrap().lock().unwrap().push(format!("token {token}"));
+        Ok(token == "right")
+    }
+
+    async fn add_token(&mut self, name: &str, _expires_at: Option<DateTime>) -> handfast_store::Result<Document> {
+        Ok(doc! { "token": "hft", "_id": "1", "name": name })
+    }
+
+    async fn tokens(&mut self) -> handfast_store::Result<Vec<Document>> {
+        Ok(Vec::new())
+    }
+
+    async fn revoke_token(&mut self, _id: &str) -> handfast_store::Result<bool> {
+        Ok(true)
     }
 
     fn user_id(&self) -> Option<[u8; 16]> {
@@ -289,21 +306,25 @@ async fn a_password_is_checked_once_for_many_requests() {
 async fn a_login_is_looked_up_once_for_each_request() {
     let server = FakeServer { logins: Some(Arc::default()), ..FakeServer::default() };
     let router = server.router();
-    let header = "Basic YW5uQHNob3A6cmlnaHQ=";
-    let requests = || {
-        let login = [("authorization", header)];
-        let read = Request::get("/v1/db/ledgers/tx/accounts/a/balance").header("authorization", header);
-        let step = post("/v1/db/queues/q/pause", &json!({}), &login);
-        [post(JOBS, &json!({ "type": "a" }), &login), step, read.body(Body::empty()).unwrap()]
-    };
-    let [first, ..] = requests();
-    assert_eq!(send(&router, first).await.0.as_u16(), 200, "it logs in");
-    for request in requests() {
-        let (path, before) = (request.uri().clone(), server.looked_up.load(Ordering::Relaxed));
-        assert_eq!(send(&router, request).await.0.as_u16(), 200, "{path}");
-        // Once when it is taken, and once when it is given back.
-        assert_eq!(server.looked_up.load(Ordering::Relaxed) - before, 2, "{path}");
+    for header in ["Bearer right", "bearer right", "Basic YW5uQHNob3A6cmlnaHQ="] {
+        let requests = || {
+            let login = [("authorization", header)];
+            let read = Request::get("/v1/db/ledgers/tx/accounts/a/balance").header("authorization", header);
+            let step = post("/v1/db/queues/q/pause", &json!({}), &login);
+            [post(JOBS, &json!({ "type": "a" }), &login), step, read.body(Body::empty()).unwrap()]
+        };
+        // The first one logs in.
+        let [first, ..] = requests();
+        assert_eq!(send(&router, first).await.0.as_u16(), 200, "{header}");
+        for request in requests() {
+            let before = server.looked_up.load(Ordering::Relaxed);
+            assert_eq!(send(&router, request).await.0.as_u16(), 200, "{header}");
+            // Once when it is taken, and once when it is given back.
+            assert_eq!(server.looked_up.load(Ordering::Relaxed) - before, 2, "{header}");
+        }
     }
+    let logins = server.logins.as_ref().unwrap().lock().unwrap().clone();
+    assert_eq!(logins, ["token right", "ann@shop"], "and its secret is checked once for many");
 }
 
 #[tokio::test]

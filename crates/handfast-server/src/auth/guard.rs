@@ -19,6 +19,7 @@ use handfast_store::ticket::{TICKETS_COLLECTION, TICKETS_DATABASE};
 use super::login::Authenticated;
 use super::role::Action;
 use super::users::{KEYS, USERS};
+use crate::arguments::as_lenient_flag;
 use crate::commands::Command;
 use crate::error::{CommandError, CommandResult};
 use crate::request::Request;
@@ -98,7 +99,8 @@ fn bypasses_validation(command: &RawDocument) -> bool {
     let mut fields = command.iter().flatten();
     fields.any(|(name, value)| {
         name.as_str() == "bypassDocumentValidation"
-            && !matches!(value, RawBsonRef::Boolean(false) | RawBsonRef::Int32(0))
+            && !matches!(value, RawBsonRef::Null)
+            && as_lenient_flag(value) != Some(false)
     })
 }
 

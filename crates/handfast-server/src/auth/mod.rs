@@ -5,6 +5,7 @@
 //! role     what a role allows
 //! user     a user as a document
 //! users    the users in the store: read, added, changed, removed
+//! token    the tokens of a user, which stand for its password
 //! login    the login of a connection
 //! guard    the check of a command against the roles of its user
 //! ```
@@ -16,9 +17,11 @@ pub(crate) mod guard;
 pub(crate) mod login;
 pub mod role;
 pub mod scram;
+pub mod token;
 pub mod user;
 pub mod users;
 
 pub use role::Role;
+pub use token::{NewUserToken, UserToken};
 pub use user::{User, UserName};
 pub use users::{Password, Users};

@@ -3,7 +3,8 @@
 //! ```text
 //! {_id: "shop.ann", userId: UUID, user: "ann", db: "shop",
 //!  credentials: {"SCRAM-SHA-256": {iterationCount: 15000, salt: "..", storedKey: "..", serverKey: ".."}},
-//!  roles: [{role: "readWrite", db: "shop"}], customData: {..}}
+//!  roles: [{role: "readWrite", db: "shop"}], customData: {..},
+//!  tokens: [{_id: "9f86d081884c7d65", hash: "..", name: "reports", createdAt, expiresAt}]}    MongoDB has none
 //! ```
 
 use base64::Engine as _;
@@ -14,6 +15,7 @@ use handfast_store::{Error, Result, check_database_name};
 
 use super::role::{Action, Role};
 use super::scram::{Credentials, MECHANISM};
+use super::token::UserToken;
 use crate::writer::{Uuid, Writer};
 
 /// The largest user name in bytes, so that it fits into a log line.
@@ -89,6 +91,8 @@ pub struct User {
     pub roles: Vec<Role>,
     /// Data of the administrator who added it.
     pub custom_data: Option<RawDocumentBuf>,
+    /// The tokens that stand for its password.
+    pub tokens: Vec<UserToken>,
 }
 
 impl User {
@@ -130,6 +134,9 @@ impl User {
     fn put_rest(&self, writer: &mut Writer) {
         put_roles(writer, "roles", &self.roles);
         writer.put_some("customData", self.custom_data.as_ref());
+        if !self.tokens.is_empty() {
+            writer.array("tokens", self.tokens.iter().map(UserToken::to_document));
+        }
     }
 
     /// Reads a stored document.
@@ -174,5 +181,5 @@ fn read(document: &RawDocument) -> Option<User> {
         roles.push(Role::new(role.get_str("role").ok()?, role.get_str("db").ok()?).ok()?);
     }
     let custom_data = document.get_document("customData").ok().map(RawDocument::to_owned);
-    Some(User { name, id, credentials, roles, custom_data })
+    Some(User { name, id, credentials, roles, custom_data, tokens: UserToken::all_of(document)? })
 }

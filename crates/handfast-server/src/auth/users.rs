@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bson::raw::{RawArrayBuf, RawDocumentBuf, cstr};
-use bson::{Binary, rawdoc, spec::BinarySubtype};
+use bson::{Binary, DateTime, rawdoc, spec::BinarySubtype};
 use handfast_mql::Code;
 use handfast_store::source::os_random_bytes;
 use handfast_store::{Applied, DocumentStore, Error, Find, Namespace, Result, StoreExt};
@@ -20,6 +20,7 @@ use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard, Semaphore};
 use super::guard::Target;
 use super::role::Role;
 use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES};
+use super::token::{NewUserToken, TOKENS_MAX, UserToken};
 use super::user::{ROLES_MAX, User, UserName};
 
 /// The collection of the users.
@@ -122,7 +123,8 @@ impl Users {
         custom_data: Option<RawDocumentBuf>,
     ) -> Result<()> {
         let credentials = self.hash(password).await?;
-        let user = User { id: fresh_id()?, credentials, roles: distinct(roles)?, custom_data, name };
+        let (id, roles) = (fresh_id()?, distinct(roles)?);
+        let user = User { id, credentials, roles, custom_data, name, tokens: Vec::new() };
         let changes_lock = self.lock_changes().await;
         let (users, document) = (namespace(USERS)?, user.to_document());
         let add = move |store: Arc<dyn DocumentStore>| async move {
@@ -157,6 +159,58 @@ impl Users {
             user.custom_data = change.custom_data.or(user.custom_data.take());
         })
         .await
+    }
+
+    /// Makes a token of a user. Tokens that have expired are forgotten meanwhile.
+    ///
+    /// # Errors
+    /// `UserNotFound` (11); `BadValue` (2) for an invalid name or time, and for more than [`TOKENS_MAX`] tokens.
+    pub async fn add_token(
+        &self,
+        user: &UserName,
+        name: &str,
+        now: DateTime,
+        expires_at: Option<DateTime>,
+    ) -> Result<NewUserToken> {
+        let made = UserToken::make(name, now, expires_at)?;
+        let mut is_full = false;
+        self.modify(user, |user| {
+            user.tokens.retain(|token| !token.has_expired(now));
+            is_full = user.tokens.len() >= TOKENS_MAX;
+            if !is_full {
+                user.tokens.push(made.token.clone());
+            }
+        })
+        .await?;
+        if is_full {
+            let text = format!("the user '{user}' has {TOKENS_MAX} tokens: revoke one first");
+            return Err(Error::command(Code::BadValue, text));
+        }
+        Ok(made)
+    }
+
+    /// Revokes a token of a user; returns whether there was one.
+    ///
+    /// # Errors
+    /// `UserNotFound` (11).
+    pub async fn revoke_token(&self, user: &UserName, id: &str) -> Result<bool> {
+        let mut is_there = false;
+        self.modify(user, |user| {
+            let before = user.tokens.len();
+            user.tokens.retain(|token| token.id != id);
+            is_there = user.tokens.len() < before;
+        })
+        .await?;
+        Ok(is_there)
+    }
+
+    /// Returns the user of a token, and the token, if it is one that has not expired.
+    pub(crate) async fn verify_token(&self, text: &str, now: DateTime) -> Result<Option<(User, UserToken)>> {
+        let Some(id) = UserToken::id_of(text) else { return Ok(None) };
+        let document = self.store.find_one(&namespace(USERS)?, rawdoc! { "tokens._id": id }).await?;
+        let Some(user) = document.map(|document| User::of_document(&document)).transpose()? else { return Ok(None) };
+        let token = user.tokens.iter().find(|token| token.is_of(text) && !token.has_expired(now)).cloned();
+        Ok(token.map(|token| (user, token)))
     }
 
     /// Gives a user more roles.

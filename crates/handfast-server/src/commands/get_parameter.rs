@@ -56,8 +56,7 @@ const PARAMETERS: &[(&str, Show)] = &[
         writer.put("requireApiVersion", false);
     }),
     ("slowOpThresholdMs", |call, writer| {
-        let millis = call.shared.options.slow_operation.as_millis();
-        writer.put("slowOpThresholdMs", i32::try_from(millis).unwrap_or(i32::MAX));
+        writer.put("slowOpThresholdMs", i32::try_from(call.shared.slow_millis()).unwrap_or(i32::MAX));
     }),
 ];
 

@@ -54,6 +54,7 @@ mod logout;
 mod merge_authz_collections;
 mod pattern_steps;
 mod ping;
+mod profile;
 mod properties;
 mod refresh_sessions;
 mod rename_collection;
@@ -277,6 +278,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     list_indexes::COMMAND,
     logout::COMMAND,
     ping::COMMAND,
+    profile::COMMAND,
     refresh_sessions::COMMAND,
     rename_collection::COMMAND,
     grant_roles::REVOKE,

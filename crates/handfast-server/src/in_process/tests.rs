@@ -51,3 +51,30 @@ async fn a_client_in_the_process_has_the_roles_of_its_user() {
     assert!(!client.is_login_current());
     assert_eq!(second.run("d", &find).await.int("code"), Code::Unauthorized.0);
 }
+
+#[tokio::test]
+async fn a_login_by_a_token_ends_with_the_token_and_makes_no_other_one() {
+    let (server, in_process) = server(true);
+    server.add_user("d", "ann", &["read@d"]).await;
+    let ann = UserName::new("d", "ann").unwrap();
+    let by_password = in_process.connect("http 1");
+    let refused = by_password.add_token("x", None).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthorized, "nobody has logged in");
+    assert!(by_password.log_in(&ann, Password::new("ann")).await.unwrap());
+    let soon = server.shared.sources.clock.now().timestamp_millis() + 1_000;
+    let made = by_password.add_token("reports", Some(bson::DateTime::from_millis(soon))).await.unwrap();
+    let mut client = in_process.connect("http 2");
+    assert!(!client.log_in_by_token("hft_0").await.unwrap() && !client.is_by_token());
+    assert!(client.log_in_by_token(&made.text).await.unwrap() && client.is_login_current() && client.is_by_token());
+    let second = client.same_login("http 3");
+    assert_eq!(client.run("d", &rawdoc! { "find": "c" }).await.double("ok"), 1.0);
+    for client in [&client, &second] {
+        assert_eq!(client.add_token("x", None).await.unwrap_err().code(), Code::Unauthorized);
+        assert_eq!(client.tokens().await.unwrap_err().code(), Code::Unauthorized);
+        assert_eq!(client.revoke_token(&made.token.id).await.unwrap_err().code(), Code::Unauthorized);
+    }
+    server.clock.advance(std::time::Duration::from_secs(1));
+    assert!(!client.is_login_current() && !second.is_login_current(), "its time is over");
+    assert!(!client.log_in_by_token(&made.text).await.unwrap());
+    assert_eq!(by_password.tokens().await.unwrap().len(), 1, "it is still shown");
+}

@@ -111,7 +111,7 @@ struct RunResult {
 
 /// Runs the bank, or, if `child` says so, the part of it that is killed.
 pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
-    let sources = Sources::system().context("the operating system provides no random numbers")?;
+    let sources = Sources::system()?;
     if let Some(kind) = Kind::of(arguments.mechanism) {
         return steps::run(&arguments, kind, sources).await;
     }

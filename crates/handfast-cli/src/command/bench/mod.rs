@@ -100,7 +100,7 @@ impl Workspace {
     fn make(flags: &SubjectFlags) -> Result<Self> {
         let console = Console::new(flags.output);
         let scratch = Scratch::create(&flags.directory, "bench")?;
-        let sources = Sources::system().context("the operating system provides no random numbers")?;
+        let sources = Sources::system()?;
         Ok(Workspace { console, scratch, sources, bar: console.progress("bench", "steps", 0) })
     }
 }

@@ -47,7 +47,7 @@ struct ProgramRun {
 /// Runs the program with the faults, and reports what was found.
 pub(super) async fn run(arguments: ExploreArguments) -> Result<Exit> {
     let console = Console::new(arguments.output);
-    let sources = Sources::system().context("the operating system provides no random numbers")?;
+    let sources = Sources::system()?;
     // A report that cannot be written would be noticed only after all runs otherwise.
     let junit = arguments.junit.as_deref().map(begin_junit).transpose()?;
     let jobs = match arguments.jobs {

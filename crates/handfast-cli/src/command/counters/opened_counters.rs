@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use bson::rawdoc;
 use handfast_counters::{
     AWAITED_IDLE, Buffer, Counters, CountersOptions, EmbeddedBuffer, EmbeddedBufferOptions, Error, MemoryBuffer,
@@ -157,7 +157,7 @@ impl OpenedCounters {
     ) -> Result<Self> {
         let database = &flags.database;
         let form = Form::of(configuration)?.with(flags)?;
-        let sources = Sources::system().context("the operating system provides no random numbers")?;
+        let sources = Sources::system()?;
         match form {
             Form::Saved => {
                 let why =
@@ -193,7 +193,7 @@ impl OpenedCounters {
             options.time_zone = days.time_zone.0.clone();
         }
         let form = Form::of(configuration)?.with(flags)?;
-        let sources = Sources::system().context("the operating system provides no random numbers")?;
+        let sources = Sources::system()?;
         let queue = match form {
             Form::Directory => {
                 let directory = Directory::of(&configuration.settings);

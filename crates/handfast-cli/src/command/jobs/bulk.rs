@@ -13,7 +13,7 @@ use super::Queue;
 use super::arguments::FailedFlags;
 use crate::console::{Console, write_error};
 use crate::exit::Exit;
-use crate::id::{Id, extended, shown};
+use crate::id::{Id, extended_json, shown};
 use crate::listing::Listing;
 
 /// Jobs of a page.
@@ -51,7 +51,7 @@ impl JobOutcomes {
             JobOutcome::Failed(text) => (&mut self.failed, text),
         };
         *count += 1;
-        let line = json!({ "id": extended(id), "done": is_done, "outcome": text });
+        let line = json!({ "id": extended_json(id), "done": is_done, "outcome": text });
         self.listing.push([shown(id), text], line);
     }
 

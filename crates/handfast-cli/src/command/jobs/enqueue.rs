@@ -9,7 +9,7 @@ use super::Queue;
 use super::arguments::NewJobFlags;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::id::{extended, shown};
+use crate::id::{extended_json, shown};
 
 /// Returns the job that the flags describe.
 fn new_job(kind: &str, details: &Document, flags: &NewJobFlags) -> Result<NewJob> {
@@ -60,7 +60,8 @@ impl Queue {
                     Some(id) => format!("not enqueued: the job {} has the key of --unique", shown(id)),
                     None => "not enqueued: another job has the key of --unique".to_owned(),
                 };
-                console.report(text, &json!({ "enqueued": false, "duplicateOf": holder.as_ref().map(extended) }))?;
+                console
+                    .report(text, &json!({ "enqueued": false, "duplicateOf": holder.as_ref().map(extended_json) }))?;
                 return Ok(Exit::Good);
             }
         };
@@ -72,7 +73,7 @@ impl Queue {
             true => format!("enqueued {}", shown(&id)),
             false => format!("{} was enqueued before", shown(&id)),
         };
-        console.report(text, &json!({ "enqueued": is_new, "_id": extended(&id) }))?;
+        console.report(text, &json!({ "enqueued": is_new, "_id": extended_json(&id) }))?;
         Ok(Exit::Good)
     }
 }

@@ -20,7 +20,7 @@ use crate::command::pattern::{OpenedCollection, rename, report_rounds, rounds, w
 use crate::console::{Console, write_error};
 use crate::exit::{Exit, Usage};
 use crate::flags::LimitFlags;
-use crate::id::{extended, shown};
+use crate::id::{extended_json, shown};
 use crate::listing::{Listing, age, counted};
 
 pub(super) fn run(arguments: &JobsArguments) -> Result<Exit> {
@@ -265,11 +265,12 @@ impl Queue {
 }
 
 fn line(job: &Job, silent: bool) -> Value {
-    let worker = |worker: &WorkerMark| json!({ "name": worker.name, "ts": worker.ts.map(|ts| extended(&ts.into())) });
-    let date = |date: bson::DateTime| extended(&Bson::DateTime(date));
-    let optional = |value: &Option<Bson>| value.as_ref().map(extended);
+    let worker =
+        |worker: &WorkerMark| json!({ "name": worker.name, "ts": worker.ts.map(|ts| extended_json(&ts.into())) });
+    let date = |date: bson::DateTime| extended_json(&Bson::DateTime(date));
+    let optional = |value: &Option<Bson>| value.as_ref().map(extended_json);
     json!({
-        "_id": extended(&job.id),
+        "_id": extended_json(&job.id),
         "state": job.state.name(),
         "type": job.kind,
         "ts": date(job.ts),
@@ -284,6 +285,6 @@ fn line(job: &Job, silent: bool) -> Value {
         "errors": job.errors.iter().map(|past| json!({ "ts": date(past.ts), "error": past.error })).collect::<Vec<_>>(),
         "progress": optional(&job.progress),
         "finishedAt": job.finished_at.map(date),
-        "details": extended(&Bson::Document(job.details.clone())),
+        "details": extended_json(&Bson::Document(job.details.clone())),
     })
 }

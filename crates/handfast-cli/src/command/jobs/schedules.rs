@@ -11,7 +11,7 @@ use crate::command::pattern::raw;
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::flags::LimitFlags;
-use crate::id::{extended, shown};
+use crate::id::{extended_json, shown};
 use crate::listing::Listing;
 
 impl Queue {
@@ -42,13 +42,13 @@ impl Queue {
         listing.push(
             [shown(&name), due, at, text(&fields.kind), text(&fields.cron), text(&fields.zone)],
             json!({
-                "name": extended(&name),
-                "next": next.map(|next| extended(&Bson::DateTime(next))),
+                "name": extended_json(&name),
+                "next": next.map(|next| extended_json(&Bson::DateTime(next))),
                 "type": text(&fields.kind),
                 "cron": text(&fields.cron),
                 "zone": text(&fields.zone),
-                "priority": schedule.get(&fields.priority).map(extended),
-                "details": schedule.get(&fields.details).map(extended),
+                "priority": schedule.get(&fields.priority).map(extended_json),
+                "details": schedule.get(&fields.details).map(extended_json),
             }),
         );
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Queue;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::id::extended;
+use crate::id::extended_json;
 use crate::listing::age;
 
 /// Unknown states that are shown to people.
@@ -37,7 +37,7 @@ impl Queue {
             text.extend(self.advice(&depth, paused.as_ref(), &unknown));
             text.join("\n")
         };
-        let unknown_states = unknown.iter().map(|of| json!({ "state": extended(&of.state), "count": of.count }));
+        let unknown_states = unknown.iter().map(|of| json!({ "state": extended_json(&of.state), "count": of.count }));
         let json = json!({
             "collection": self.collection.namespace.to_string(),
             "due": due,
@@ -50,7 +50,7 @@ impl Queue {
             "canceled": canceled,
             "foreign": foreign,
             "unknown": unknown_states.collect::<Vec<_>>(),
-            "paused": paused.as_ref().map(|pause| json!({ "since": extended(&pause.since.into()), "why": pause.why })),
+            "paused": paused.as_ref().map(|pause| json!({ "since": extended_json(&pause.since.into()), "why": pause.why })),
         });
         console.report(text, &json)?;
         Ok(Exit::Good)
@@ -109,7 +109,7 @@ fn apart(counted: Vec<StateCount>) -> (Vec<(JobState, u64)>, Vec<StateCount>) {
 
 fn in_unknown_states(unknown: &[StateCount]) -> String {
     let all: u64 = unknown.iter().map(|of| of.count).sum();
-    let shown = |of: &StateCount| format!("{} ({})", extended(&of.state), of.count);
+    let shown = |of: &StateCount| format!("{} ({})", extended_json(&of.state), of.count);
     let mut names: Vec<_> = unknown.iter().take(UNKNOWN_SHOWN_MAX).map(shown).collect();
     if unknown.len() > names.len() {
         names.push(format!("and {} more", unknown.len() - names.len()));

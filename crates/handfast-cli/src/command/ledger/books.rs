@@ -11,7 +11,7 @@ use super::{Books, bsons};
 use crate::command::pattern::first_findings;
 use crate::console::{Console, write_error};
 use crate::exit::Exit;
-use crate::id::{Id, extended, shown};
+use crate::id::{Id, extended_json, shown};
 use crate::listing::counted;
 
 impl Books {
@@ -96,7 +96,7 @@ impl Books {
         let new = minimum.iter().fold(new, |new, minimum| new.with_minimum(*minimum));
         self.open().await?.open_account(if *sequence { new.with_sequence() } else { new }).await?;
         let text = || format!("account {} is open", shown(account));
-        console.report(text, &json!({ "account": extended(account), "asset": asset, "minimum": minimum }))?;
+        console.report(text, &json!({ "account": extended_json(account), "asset": asset, "minimum": minimum }))?;
         Ok(Exit::Good)
     }
 }
@@ -230,7 +230,7 @@ fn gap(gap: &Gap) -> Value {
     let Gap { account, first, last, change } = gap;
     json!({
         "kind": "gap",
-        "account": extended(account),
+        "account": extended_json(account),
         "first": first,
         "last": last,
         "balance_change": change.map(|amount| amount.balance),
@@ -240,5 +240,5 @@ fn gap(gap: &Gap) -> Value {
 }
 
 fn finding(finding: &Finding) -> Value {
-    json!({ "kind": finding.kind(), "account": finding.account().map(extended), "text": finding.to_string() })
+    json!({ "kind": finding.kind(), "account": finding.account().map(extended_json), "text": finding.to_string() })
 }

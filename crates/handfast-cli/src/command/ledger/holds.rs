@@ -13,7 +13,7 @@ use super::arguments::HoldSelection;
 use crate::command::pattern::raw;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::id::{extended, shown as id};
+use crate::id::{extended_json, shown as id};
 use crate::listing::{Listing, age};
 
 /// The authorisations that are read at once.
@@ -101,13 +101,13 @@ impl Books {
 fn line(entry: &Entry, payee: &Bson, value: i64, state: HoldState) -> Value {
     let change = entry.changes.first();
     json!({
-        "_id": extended(&entry.id),
-        "ts": extended(&Bson::DateTime(entry.ts)),
+        "_id": extended_json(&entry.id),
+        "ts": extended_json(&Bson::DateTime(entry.ts)),
         "holdState": state.to_string(),
-        "payer": change.map(|change| extended(&change.account)),
-        "payee": extended(payee),
+        "payer": change.map(|change| extended_json(&change.account)),
+        "payee": extended_json(payee),
         "value": value,
         "asset": change.map(|change| change.asset.clone()),
-        "expiresAt": entry.expires_at.map(|at| extended(&Bson::DateTime(at))),
+        "expiresAt": entry.expires_at.map(|at| extended_json(&Bson::DateTime(at))),
     })
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Books, bsons};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::id::{Id, extended, shown};
+use crate::id::{Id, extended_json, shown};
 use crate::listing::counted;
 
 /// Entries that were not restored and are listed; more are counted.
@@ -61,13 +61,13 @@ impl Books {
             }
             lines.join("\n")
         };
-        let refused = |(id, why): &(Bson, String)| json!({ "id": extended(id), "why": why });
+        let refused = |(id, why): &(Bson, String)| json!({ "id": extended_json(id), "why": why });
         let json = json!({
             "restored": restored,
             "there": there,
             "refused": pass.refused.iter().map(refused).collect::<Vec<_>>(),
             "refused_count": pass.refused_count,
-            "absent": pass.absent.iter().map(extended).collect::<Vec<_>>(),
+            "absent": pass.absent.iter().map(extended_json).collect::<Vec<_>>(),
         });
         console.report(text, &json)?;
         Ok(if whole { Exit::Good } else { Exit::Failed })
@@ -90,7 +90,8 @@ impl Books {
                 "{places} of account {account} {done}\nnext: abandon or restore the other gaps that `ledger verify` names, then run `ledger rebuild`"
             )
         };
-        let json = json!({ "account": extended(&account.0), "first": first, "last": last, "abandoned": abandoned });
+        let json =
+            json!({ "account": extended_json(&account.0), "first": first, "last": last, "abandoned": abandoned });
         console.report(text, &json)?;
         Ok(Exit::Good)
     }
@@ -109,11 +110,11 @@ async fn restore_file(ledger: &Ledger, file: &Path, wanted: &[Bson], step: impl 
         }
         let exported = read(&line).with_context(at)?;
         let id = exported.get("_id").cloned().unwrap_or(Bson::Null);
-        let key = extended(&id);
-        if !wanted.is_empty() && !wanted.iter().any(|wanted| extended(wanted) == key) {
+        let key = extended_json(&id);
+        if !wanted.is_empty() && !wanted.iter().any(|wanted| extended_json(wanted) == key) {
             continue;
         }
-        absent.retain(|absent| extended(absent) != key);
+        absent.retain(|absent| extended_json(absent) != key);
         match ledger.restore(&exported).await.with_context(at)? {
             Restored::Restored(_) => pass.restored += 1,
             Restored::There(_) => pass.there += 1,

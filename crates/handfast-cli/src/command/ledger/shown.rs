@@ -4,7 +4,7 @@ use bson::{Bson, DateTime};
 use handfast_patterns::ledger::{Account, Balance, Entry, Line, Link};
 use serde_json::{Value, json};
 
-use crate::id::{extended, shown as id};
+use crate::id::{extended_json, shown as id};
 
 /// Returns the changes of an entry as a cell.
 pub(super) fn changes(entry: &Entry) -> String {
@@ -17,7 +17,7 @@ pub(super) fn changes(entry: &Entry) -> String {
 pub(super) fn entry(entry: &Entry) -> Value {
     let change = |change: &handfast_patterns::ledger::EntryChange| {
         json!({
-            "account": extended(&change.account),
+            "account": extended_json(&change.account),
             "type": change.kind,
             "value": change.value,
             "asset": change.asset,
@@ -27,23 +27,25 @@ pub(super) fn entry(entry: &Entry) -> Value {
         })
     };
     json!({
-        "_id": extended(&entry.id),
-        "ts": extended(&Bson::DateTime(entry.ts)),
+        "_id": extended_json(&entry.id),
+        "ts": extended_json(&Bson::DateTime(entry.ts)),
         "proc": entry.status.proc.name(),
         "state": entry.status.state.name(),
         "changes": entry.changes.iter().map(change).collect::<Vec<_>>(),
         "link": entry.link.as_ref().map(link),
         "reason": entry.reason,
-        "metadata": extended(&Bson::Document(entry.metadata.clone())),
+        "metadata": extended_json(&Bson::Document(entry.metadata.clone())),
     })
 }
 
 fn link(link: &Link) -> Value {
     match link {
-        Link::Reverses(id) => json!({ "reverses": extended(id) }),
-        Link::Resolves(id) => json!({ "resolves": extended(id) }),
-        Link::Cancels(id) => json!({ "cancels": extended(id) }),
-        Link::Authorises { payee, value } => json!({ "authorises": { "account": extended(payee), "value": value } }),
+        Link::Reverses(id) => json!({ "reverses": extended_json(id) }),
+        Link::Resolves(id) => json!({ "resolves": extended_json(id) }),
+        Link::Cancels(id) => json!({ "cancels": extended_json(id) }),
+        Link::Authorises { payee, value } => {
+            json!({ "authorises": { "account": extended_json(payee), "value": value } })
+        }
     }
 }
 
@@ -63,7 +65,7 @@ pub(super) fn account_cells(account: &Account) -> [String; 6] {
 
 pub(super) fn account(account: &Account) -> Value {
     json!({
-        "account": extended(&account.id),
+        "account": extended_json(&account.id),
         "asset": account.asset,
         "minimum": account.minimum,
         "lastSeqId": account.last_seq_id,
@@ -79,7 +81,7 @@ pub(super) fn balance_cells(balance: &Balance) -> [String; 7] {
 
 pub(super) fn balance(balance: &Balance) -> Value {
     json!({
-        "account": extended(&balance.account),
+        "account": extended_json(&balance.account),
         "asset": balance.asset,
         "balance": balance.balance,
         "available": balance.available,
@@ -107,8 +109,8 @@ pub(super) fn line_cells(line: &Line) -> [String; 8] {
 pub(super) fn line(line: &Line) -> Value {
     json!({
         "seqId": line.change.seq_id,
-        "ts": extended(&Bson::DateTime(line.ts)),
-        "entry": extended(&line.entry),
+        "ts": extended_json(&Bson::DateTime(line.ts)),
+        "entry": extended_json(&line.entry),
         "proc": line.status.proc.name(),
         "state": line.status.state.name(),
         "type": line.change.kind,

@@ -114,7 +114,7 @@ impl ItemOutcomes {
     /// Adds an outcome; `asked` tells whether it is the wanted one.
     pub(super) fn push(&mut self, id: &bson::Bson, asked: bool, outcome: impl Into<String>) {
         let outcome = outcome.into();
-        let line = json!({ "id": crate::id::extended(id), "done": asked, "outcome": outcome });
+        let line = json!({ "id": crate::id::extended_json(id), "done": asked, "outcome": outcome });
         self.listing.push([crate::id::shown(id), outcome], line);
         if !asked {
             self.exit = Exit::Failed;

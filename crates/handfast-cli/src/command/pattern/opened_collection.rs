@@ -31,7 +31,7 @@ impl OpenedCollection {
         collection: &str,
     ) -> Result<(Self, SingleDocumentStore)> {
         let namespace = namespace(database, collection, "--collection")?;
-        let sources = Sources::system().context("the operating system provides no random numbers")?;
+        let sources = Sources::system()?;
         let opened = SingleDocumentStore::open(configuration, sources.clone()).await?;
         let collection = OpenedCollection { store: Arc::clone(&opened.store), sources, namespace };
         match ensure_there(&*collection.store, &collection.namespace, "--collection").await {
@@ -111,7 +111,7 @@ impl OpenedCollection {
     /// Fails if the document is missing.
     pub(in crate::command) async fn show(&self, console: Console, id: &Bson, remark: Option<String>) -> Result<()> {
         let document = self.document(id).await?.with_context(|| self.missing(id))?;
-        let json = crate::id::extended(&Bson::Document(document));
+        let json = crate::id::extended_json(&Bson::Document(document));
         let text = || match &remark {
             Some(remark) => format!("{}\n{remark}", pretty(&json)),
             None => pretty(&json),

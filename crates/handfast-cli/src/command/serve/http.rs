@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use async_trait::async_trait;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{DateTime, Document, RawDocument, RawDocumentBuf, doc};
 use handfast_http::api::{self, ApiOptions, CommandClient, CommandServer, NotReady};
 use handfast_http::{AccessOptions, ConnectionOptions};
-use handfast_server::auth::{Password, UserName};
+use handfast_server::auth::{Password, UserName, UserToken};
 use handfast_server::{InProcess, LocalClient, Tls};
 use handfast_store::{Namespace, Sources};
 use tokio::net::TcpListener;
@@ -144,6 +144,25 @@ impl CommandClient for ClientOfApi {
         self.0.log_in(&name, Password::new(password)).await
     }
 
+    async fn log_in_by_token(&mut self, token: &str) -> handfast_store::Result<bool> {
+        self.0.log_in_by_token(token).await
+    }
+
+    async fn add_token(&mut self, name: &str, expires_at: Option<DateTime>) -> handfast_store::Result<Document> {
+        let made = self.0.add_token(name, expires_at).await?;
+        let mut shown = doc! { "token": made.text };
+        shown.extend(document(&made.token));
+        Ok(shown)
+    }
+
+    async fn tokens(&mut self) -> handfast_store::Result<Vec<Document>> {
+        Ok(self.0.tokens().await?.iter().map(document).collect())
+    }
+
+    async fn revoke_token(&mut self, id: &str) -> handfast_store::Result<bool> {
+        self.0.revoke_token(id).await
+    }
+
     fn user_id(&self) -> Option<[u8; 16]> {
         self.0.user_id()
     }
@@ -159,4 +178,13 @@ impl CommandClient for ClientOfApi {
     async fn run(&mut self, database: &str, command: &RawDocument) -> RawDocumentBuf {
         self.0.run(database, command).await
     }
+}
+
+/// Returns what is shown of a token.
+fn document(token: &UserToken) -> Document {
+    let mut shown = doc! { "_id": &token.id, "name": &token.name, "createdAt": token.created_at };
+    if let Some(at) = token.expires_at {
+        shown.insert("expiresAt", at);
+    }
+    shown
 }

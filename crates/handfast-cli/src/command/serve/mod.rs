@@ -47,7 +47,7 @@ pub(super) async fn run(
     if settings.test_commands {
         warn!("clients can make commands fail, because --test-commands is on; use it for tests only");
     }
-    let sources = Sources::system().context("the operating system provides no random numbers")?;
+    let sources = Sources::system()?;
     // Before the data directory is created: a busy port leaves nothing behind.
     let listeners = Listeners::bind(&listen).await?;
     let http = HttpListeners::bind(configuration, tls.as_ref()).await?;

@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use handfast_store::Sources;
 use tokio::sync::oneshot;
 
@@ -17,7 +17,7 @@ use crate::setup::block_on;
 /// also when that program is killed.
 pub(in crate::command) fn run_temporary(configuration: Configuration, console: Console) -> Result<Exit> {
     // A number of its own, besides that of the process: one that was killed may have had the same, and left its directory.
-    let number = Sources::system().context("the operating system provides no random numbers")?.random.next_u64();
+    let number = Sources::system()?.random.next_u64();
     let scratch = Scratch::create(&std::env::temp_dir(), &format!("serve-{number:016x}"))?;
     let configuration = configuration.with_temporary_data(scratch.path.join("data"));
     block_on(run(&configuration, end_of_input(), console))

@@ -15,7 +15,7 @@ use crate::command::pattern::{FINDINGS_SHOWN_MAX, OpenedCollection, rename, repo
 use crate::console::{Console, write_error};
 use crate::exit::Exit;
 use crate::flags::LimitFlags;
-use crate::id::{Id, extended, shown as id};
+use crate::id::{Id, extended_json, shown as id};
 use crate::listing::{Listing, age, counted};
 
 /// Documents that are read at a time.
@@ -136,8 +136,8 @@ impl Copies {
                 let line = json!({
                     "kind": copy.why.to_string(),
                     "collection": copy.target.to_string(),
-                    "_id": extended(&copy.id),
-                    "main": extended(&copy.main),
+                    "_id": extended_json(&copy.id),
+                    "main": extended_json(&copy.main),
                     "found": is,
                     "expected": should_be,
                 });
@@ -199,14 +199,14 @@ impl Copies {
 }
 
 fn json_of(document: &Document) -> Value {
-    extended(&Bson::Document(document.clone()))
+    extended_json(&Bson::Document(document.clone()))
 }
 
 fn line(main: &Main) -> Value {
     json!({
-        "_id": extended(&main.id),
+        "_id": extended_json(&main.id),
         "state": main.state.name(),
-        "since": main.since.map(|since| extended(&Bson::DateTime(since))),
+        "since": main.since.map(|since| extended_json(&Bson::DateTime(since))),
         "version": main.version,
     })
 }

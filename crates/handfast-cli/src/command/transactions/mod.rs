@@ -15,7 +15,7 @@ use self::arguments::TransactionsArguments;
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::flags::LimitFlags;
-use crate::id::{extended, shown};
+use crate::id::{extended_json, shown};
 use crate::listing::{Listing, age, counted};
 use crate::setup::{block_on, prepare_server, until_stopped};
 use crate::store::{Access, Location, OpenedStore};
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &TransactionsArguments) -> Result<Exit> {
     block_on(until_stopped(async {
         let settings = &configuration.settings;
         let stores = settings.store.as_ref().ok_or_else(|| Usage(NO_STORE.to_owned()))?;
-        let sources = Sources::system().context("the operating system provides no random numbers")?;
+        let sources = Sources::system()?;
         let location = Location::of(&configuration)?;
         let opened = OpenedStore::open(&location, Access::Inspection, sources.clone()).await?;
         if opened.is_on_handfast() {
@@ -268,7 +268,7 @@ fn key_text(key: &Key) -> String {
 }
 
 fn key(key: &Key) -> Value {
-    let id = bson::Bson::try_from(key.id.clone()).ok().map(|id| extended(&id));
+    let id = bson::Bson::try_from(key.id.clone()).ok().map(|id| extended_json(&id));
     json!({ "collection": key.namespace.to_string(), "id": id })
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &TransferArguments) -> Result<Exit> {
 }
 
 async fn transfer(arguments: &TransferArguments, configuration: &Configuration, console: Console) -> Result<Exit> {
-    let sources = Sources::system().context("the operating system provides no random numbers")?;
+    let sources = Sources::system()?;
     let mechanism = mechanism::chosen(arguments, configuration)?;
     let file = TransferFile::new(arguments)?;
     ensure_apart(&arguments.file, arguments.rejects.as_deref())?;

@@ -16,7 +16,7 @@ use bson::uuid::Uuid;
 use serde_json::json;
 
 use super::row::Row;
-use crate::id::extended;
+use crate::id::extended_json;
 
 /// Different rows without ids whose content is remembered while the file is read: some 200 MB.
 const UNNAMED_ROWS_MAX: usize = 1_000_000;
@@ -80,12 +80,12 @@ impl Names {
             return Err("the row has no id: add one, or name the whole file with --batch".to_owned());
         };
         let Row { from, to, amount, asset, .. } = row;
-        let content = json!([batch, extended(from), extended(to), amount, asset]).to_string();
+        let content = json!([batch, extended_json(from), extended_json(to), amount, asset]).to_string();
         if self.counts.len() >= UNNAMED_ROWS_MAX && !self.counts.contains_key(&content) {
             return Err(format!("more than {UNNAMED_ROWS_MAX} different rows have no id: add ids, or split the file"));
         }
         let times = self.counts.entry(content).or_default();
         *times += 1;
-        Ok(Bson::String(json!([batch, extended(from), extended(to), amount, asset, *times]).to_string()))
+        Ok(Bson::String(json!([batch, extended_json(from), extended_json(to), amount, asset, *times]).to_string()))
     }
 }

@@ -21,7 +21,7 @@ use crate::command::pattern::{ItemOutcomes, OpenedCollection, first_findings, re
 use crate::console::{Console, write_error};
 use crate::exit::Exit;
 use crate::flags::LimitFlags;
-use crate::id::{Id, extended, shown as id};
+use crate::id::{Id, extended_json, shown as id};
 use crate::listing::{Listing, age, counted};
 
 /// Participants of a page that is verified or repaired.
@@ -292,20 +292,20 @@ fn what(record: &Record) -> String {
 fn line(record: &Record) -> Value {
     let transfer = match &record.plan {
         Ok(Plan::Transfer(transfer)) => json!({
-            "source": extended(&transfer.source),
-            "destination": extended(&transfer.destination),
+            "source": extended_json(&transfer.source),
+            "destination": extended_json(&transfer.destination),
             "value": transfer.value,
         }),
         _ => Value::Null,
     };
     json!({
-        "_id": extended(&record.id),
+        "_id": extended_json(&record.id),
         "state": record.state.name(),
-        "lastModified": extended(&Bson::DateTime(record.last_modified)),
+        "lastModified": extended_json(&Bson::DateTime(record.last_modified)),
         "application": record.application,
         "reason": record.reason,
-        "compensation": record.compensation.as_ref().map(extended),
-        "compensates": record.compensates.as_ref().map(extended),
+        "compensation": record.compensation.as_ref().map(extended_json),
+        "compensates": record.compensates.as_ref().map(extended_json),
         "transfer": transfer,
         "what": what(record),
     })
@@ -372,8 +372,8 @@ fn findings(verified: &Verified) -> Value {
         json!({
             "kind": kind,
             "collection": namespace.to_string(),
-            "participant": extended(participant),
-            "transaction": extended(transaction),
+            "participant": extended_json(participant),
+            "transaction": extended_json(transaction),
             "recover": can_be_repaired(finding),
             "text": finding.to_string(),
         })

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::command::pattern::FINDINGS_SHOWN_MAX;
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::id::{extended, shown};
+use crate::id::{extended_json, shown};
 use crate::listing::counted;
 
 /// Transactions that are named in a report; more are only counted.
@@ -85,7 +85,7 @@ impl Outcomes {
 
     fn json(&self) -> Value {
         let Outcomes { done, canceled, left, not_done } = self;
-        let line = |(id, why): &(Bson, String)| json!({ "id": extended(id), "outcome": why });
+        let line = |(id, why): &(Bson, String)| json!({ "id": extended_json(id), "outcome": why });
         let not_done: Vec<_> = not_done.iter().map(line).collect();
         json!({ "done": done, "canceled": canceled, "left": left, "not_done": not_done })
     }

@@ -11,7 +11,7 @@ use super::arguments::{AccountFlags, TwoPhaseFlags};
 use crate::command::pattern::{OpenedCollection, rename};
 use crate::console::Console;
 use crate::exit::{CannotSee, Exit, Usage};
-use crate::id::extended;
+use crate::id::extended_json;
 use crate::store::{ensure_there, namespace};
 
 /// Returns the recorded settings with those of flags, and whether settings are recorded. The library refuses a contradiction.
@@ -92,7 +92,7 @@ pub(super) async fn settings(
     let records = recorded_settings(collection.store.clone(), &collection.namespace).await?;
     let ours = |record: &Document| record.get_str("_id").is_ok_and(|id| id == "two-phase");
     let Some(record) = records.into_iter().find(ours) else { bail!(not_recorded(&collection.namespace)) };
-    let json = extended(&Bson::Document(record));
+    let json = extended_json(&Bson::Document(record));
     console.report(|| serde_json::to_string_pretty(&json).unwrap_or_else(|_| json.to_string()), &json)?;
     Ok(Exit::Good)
 }

@@ -1,6 +1,7 @@
 //! `handfast user`: the users of a data directory.
 
 pub(super) mod arguments;
+mod tokens;
 
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::Path;
@@ -30,7 +31,7 @@ pub(super) async fn run(settings: &Settings, arguments: &UserArguments, console:
             let roles = arguments.roles.iter().map(|role| parse_role(role, &arguments.user.database));
             let roles = roles.collect::<anyhow::Result<Vec<_>>>()?;
             let password = read_password(&arguments.password, &name)?;
-            let sources = Sources::system().context("the operating system provides no random numbers")?;
+            let sources = Sources::system()?;
             // The first user may be added before the directory exists.
             let embedded = store::open_directory(settings, sources).await?;
             let users = Users::new(Arc::new(embedded.clone()));
@@ -54,6 +55,9 @@ pub(super) async fn run(settings: &Settings, arguments: &UserArguments, console:
             embedded.close().await?;
             console.report(|| format!("removed {name}"), &json!({ "removed": name.to_string() }))?;
         }
+        UserArguments::AddToken(arguments) => return tokens::add(settings, arguments, console).await,
+        UserArguments::RevokeToken(arguments) => return tokens::revoke(settings, arguments, console).await,
+        UserArguments::Tokens(arguments) => return tokens::list(settings, arguments, console).await,
         UserArguments::List(_) => {
             let (embedded, users) = open(settings).await?;
             let list = users.list(None).await?;

@@ -19,7 +19,7 @@ use crate::command::pattern::{OpenedCollection, rename, report_rounds, rounds, w
 use crate::console::{Console, write_out};
 use crate::exit::{Exit, Usage};
 use crate::flags::LimitFlags;
-use crate::id::{extended, shown as id};
+use crate::id::{extended_json, shown as id};
 use crate::listing::{Listing, age, counted, listed};
 use crate::store::ensure_there;
 
@@ -157,7 +157,7 @@ impl Tree {
         }
         let json = json!({
             "collection": self.collection.namespace.to_string(),
-            "root": extended(&self.options.root),
+            "root": extended_json(&self.options.root),
             "newest": newest,
             "versions": versions,
             "writing": writing,
@@ -184,7 +184,7 @@ impl Tree {
                 age(self.collection.since(ts)),
                 names.join(", "),
             ];
-            let date = extended(&Bson::DateTime(ts));
+            let date = extended_json(&Bson::DateTime(ts));
             let line = json!({ "version": number, "state": state.name(), "base": base, "ts": date, "names": names });
             listing.push(cells, line);
         }
@@ -196,7 +196,7 @@ impl Tree {
         let mut listing = Listing::new(&["version", "base", "silent for"]);
         for write in self.attach().await?.writing(limit.and_one()).await? {
             let cells = [write.version.to_string(), write.base.to_string(), age(self.collection.since(write.ts))];
-            let date = extended(&Bson::DateTime(write.ts));
+            let date = extended_json(&Bson::DateTime(write.ts));
             listing.push(cells, json!({ "version": write.version, "base": write.base, "ts": date }));
         }
         console.list(&listing.bounded(limit.limit))?;
@@ -210,12 +210,12 @@ impl Tree {
             ensure!(!writing, "version {number} is being written: its root is not there yet");
             bail!("there is no version {number} of {}", id(&self.options.root));
         };
-        let root = extended(&Bson::Document(version.root.clone()));
+        let root = extended_json(&Bson::Document(version.root.clone()));
         let json = json!({
             "version": number,
             "state": version.state.name(),
             "base": version.base,
-            "ts": extended(&Bson::DateTime(version.ts)),
+            "ts": extended_json(&Bson::DateTime(version.ts)),
             "root": root,
         });
         let (base, since) = (version.base, age(self.collection.since(version.ts)));
@@ -240,7 +240,7 @@ impl Tree {
             };
             let cell = |content: &Option<Value>| content.as_ref().map(ToString::to_string).unwrap_or_default();
             let cells = [id(item), what.to_owned(), cell(&before), cell(&after)];
-            listing.push(cells, json!({ "item": extended(item), "what": what, "before": before, "after": after }));
+            listing.push(cells, json!({ "item": extended_json(item), "what": what, "before": before, "after": after }));
         }
         console.list(&listing.bounded(limit.limit))?;
         Ok(Exit::Good)
@@ -254,7 +254,7 @@ impl Tree {
                 OrphanOf::AbandonedVersion => "an abandoned version",
                 OrphanOf::NoWriter => "no writer",
             };
-            let line = json!({ "item": extended(&item), "version": version, "of": of });
+            let line = json!({ "item": extended_json(&item), "version": version, "of": of });
             listing.push([id(&item), version.to_string(), of.to_owned()], line);
         }
         console.list(&listing.bounded(limit.limit))?;
@@ -376,7 +376,7 @@ impl Tree {
         let root =
             Node { item: self.options.root.clone(), version: snapshot.version(), content: snapshot.root().clone() };
         for node in std::iter::once(&root).chain(&nodes) {
-            let line = json!({ "item": extended(&node.item), "version": node.version, "content": content(node) });
+            let line = json!({ "item": extended_json(&node.item), "version": node.version, "content": content(node) });
             write_out(format!("{line}\n").as_bytes())?;
         }
         Ok(Exit::Good)
@@ -384,7 +384,7 @@ impl Tree {
 }
 
 fn content(node: &Node) -> Value {
-    extended(&Bson::Document(node.content.clone()))
+    extended_json(&Bson::Document(node.content.clone()))
 }
 
 fn meaning(state: VersionState) -> &'static str {

@@ -338,8 +338,13 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
         for (link, why) in wrong {
             let store = Store::open(&ground).await?;
             store.shared.drop_collection(&namespace("users.settings")?).await?;
-            SyncFlag::open(store.shared(), namespace("users")?, store.sources.clone(), SyncFlagOptions::new([link]))
-                .await?;
+            SyncFlag::open(
+                store.shared(),
+                namespace("users")?,
+                store.sources.clone(),
+                SyncFlagOptions::new([link]),
+            )
+            .await?;
             store.shared.drop_collection(&namespace("remarks")?).await?;
             store.close().await?;
             for command in ["verify", "repair", "backfill"] {

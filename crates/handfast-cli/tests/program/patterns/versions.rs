@@ -110,7 +110,8 @@ async fn what_is_not_there_is_not_verified() -> Result<()> {
         // A tree whose first version is being written exists, and has nothing to verify.
         let store = Store::open(&ground).await?;
         let options = VersionedTreeOptions::new("prices");
-        let tree = VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
+        let tree =
+            VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
         drop((tree.begin().await?, tree));
         store.close().await?;
         let prices = ["--collection", "items", "--root", "prices"];
@@ -195,7 +196,8 @@ async fn a_tree_is_looked_at_by_its_record() -> Result<()> {
         options.children = Some("children".to_owned());
         options.pins = Some(namespace("held")?);
         options.fields.version = "number".to_owned();
-        let tree = VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
+        let tree =
+            VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
         tree.change(|write| async move { Ok::<_, Error>(write.with_root(doc! { "children": ["lost"] })) }).await?;
         tree.name(1, "first").await?;
         drop(tree);

@@ -14,7 +14,7 @@ use super::layout::{Page, Section};
 use super::parts::{Column, close_region, empty, link, open_region, pager, table, text};
 use super::values::{cell, cut, editable, grouped, indented, size};
 use crate::access::refuse_other_sites;
-use crate::id::{check_numbers, extended, shown};
+use crate::id::{check_numbers, extended_json, shown};
 use crate::problem::Problem;
 use crate::request::Call;
 
@@ -303,7 +303,7 @@ fn stage_tree(stage: &Document) -> Html {
             html!(
                 html,
                 "<ul><li><div class=\"stage\"><code>{}</code></div></li></ul>",
-                cut(&extended(other).to_string())
+                cut(&extended_json(other).to_string())
             );
         }
         next = stage.get_document("inputStage").ok();

@@ -4,7 +4,7 @@ use bson::{Bson, DateTime, Document};
 use serde_json::{Map, Value, json};
 
 use super::html::{Html, encoded, html};
-use crate::id::{extended, shown};
+use crate::id::{extended_json, shown};
 
 /// The characters of a value that a cell of a table shows.
 const CELL_CHARACTERS_MAX: usize = 120;
@@ -74,7 +74,7 @@ pub(super) fn cell(value: Option<&Bson>) -> Html {
         Some(Bson::String(text)) => html!(html, "{}", cut(text)),
         Some(Bson::ObjectId(id)) => html!(html, "<code>{}</code>", id),
         Some(Bson::Null) => html!(html, "<span class=\"quiet\">null</span>"),
-        Some(other) => html!(html, "<code>{}</code>", cut(&extended(other).to_string())),
+        Some(other) => html!(html, "<code>{}</code>", cut(&extended_json(other).to_string())),
     }
     html
 }
@@ -105,7 +105,7 @@ fn editable_value(value: &Bson) -> Value {
             document.iter().map(|(name, value)| (name.clone(), editable_value(value))).collect::<Map<_, _>>().into()
         }
         Bson::Array(values) => values.iter().map(editable_value).collect(),
-        other => extended(other),
+        other => extended_json(other),
     }
 }
 

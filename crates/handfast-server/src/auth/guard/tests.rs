@@ -55,6 +55,9 @@ async fn each_command_needs_its_roles() {
         ("shop", rawdoc! { "findAndModify": "c", "remove": true }, "001101"),
         ("shop", rawdoc! { "insert": "c", "documents": [{}], "bypassDocumentValidation": true }, "000101"),
         ("shop", rawdoc! { "insert": "c", "documents": [{}], "bypassDocumentValidation": false }, "001101"),
+        ("shop", rawdoc! { "insert": "c", "documents": [{}], "bypassDocumentValidation": 0_i64 }, "001101"),
+        ("shop", rawdoc! { "insert": "c", "documents": [{}], "bypassDocumentValidation": null }, "001101"),
+        ("shop", rawdoc! { "insert": "c", "documents": [{}], "bypassDocumentValidation": "no" }, "000101"),
         (
             "shop",
             rawdoc! { "aggregate": "c", "pipeline": [{ "$merge": "d" }], "cursor": {}, "bypassDocumentValidation": 1 },

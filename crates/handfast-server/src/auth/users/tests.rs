@@ -156,3 +156,71 @@ async fn invalid_names_passwords_and_documents_are_refused() {
         "the document of user 'd.a' cannot be read: it needs credentials for SCRAM-SHA-256, and built-in roles only"
     );
 }
+
+#[tokio::test]
+async fn a_token_stands_for_its_user_until_it_expires_or_is_revoked() {
+    let (store, users) = users();
+    let (ann, bob) = (name("shop", "ann"), name("admin", "bob"));
+    add(&users, &ann).await.unwrap();
+    add(&users, &bob).await.unwrap();
+    let at = bson::DateTime::from_millis;
+    let made = users.add_token(&ann, "reports", at(1_000), Some(at(2_000))).await.unwrap();
+    let other = users.add_token(&ann, "backup", at(1_000), None).await.unwrap();
+    let of = async |text: &str, now| users.verify_token(text, at(now)).await.unwrap().map(|(user, _)| user.name);
+    assert_eq!(of(&made.text, 1_999).await, Some(ann.clone()));
+    assert_eq!(of(&made.text, 2_000).await, None, "it has expired");
+    assert_eq!(of(&other.text, i64::MAX).await, Some(ann.clone()));
+    for wrong in [
+        "",
+        "hft_",
+        "hft__",
+        made.text.strip_prefix('h').unwrap(),
+        &format!("{}0", made.text),
+        &made.text.replace('_', "-"),
+    ] {
+        assert_eq!(of(wrong, 1_000).await, None, "{wrong}");
+    }
+    let (start, end) = made.text.split_at(made.text.len() - 1);
+    let changed = if end == "0" { "1" } else { "0" };
+    assert_eq!(of(&format!("{start}{changed}"), 1_000).await, None, "the id alone is not enough");
+
+    // Nothing that is stored or shown has the secret.
+    let stored = store.find_one(&namespace(USERS).unwrap(), rawdoc! { "_id": ann.id() }).await.unwrap().unwrap();
+    let secret = made.text.rsplit('_').next().unwrap();
+    assert!(!format!("{stored:?} {made:?}").contains(secret));
+    let user = users.find(&ann).await.unwrap().unwrap();
+    assert!(!format!("{:?}", user.to_shown(true)).contains("tokens"), "usersInfo");
+
+    // A change of the user keeps them, and its removal removes them.
+    users.change(&ann, Change { roles: Some(vec![role("readWrite")]), ..Change::default() }).await.unwrap();
+    assert_eq!(of(&other.text, 1_000).await, Some(ann.clone()));
+    let generation = users.generation();
+    assert!(users.revoke_token(&ann, &other.token.id).await.unwrap() && users.generation() > generation);
+    assert_eq!(of(&other.text, 1_000).await, None, "it is revoked");
+    assert!(!users.revoke_token(&ann, &other.token.id).await.unwrap());
+    assert!(!users.revoke_token(&bob, &made.token.id).await.unwrap(), "it is another user's");
+    assert_eq!(of(&made.text, 1_000).await, Some(ann.clone()));
+    users.remove(&ann).await.unwrap();
+    assert_eq!(of(&made.text, 1_000).await, None);
+    let missing = users.add_token(&ann, "x", at(0), None).await.unwrap_err();
+    assert_eq!(missing.code(), Code::UserNotFound);
+    let long = "x".repeat(257);
+    for (label, expires_at) in [("", None), (&*long, None), ("x", Some(at(1_000)))] {
+        let refused = users.add_token(&bob, label, at(1_000), expires_at).await.unwrap_err();
+        assert_eq!(refused.code(), Code::BadValue, "{label}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_has_a_limited_number_of_tokens_that_are_valid() {
+    let (_, users) = users();
+    let ann = name("shop", "ann");
+    add(&users, &ann).await.unwrap();
+    let at = bson::DateTime::from_millis;
+    for _ in 0..super::TOKENS_MAX {
+        users.add_token(&ann, "x", at(0), Some(at(10))).await.unwrap();
+    }
+    assert_eq!(users.add_token(&ann, "x", at(9), None).await.unwrap_err().code(), Code::BadValue);
+    users.add_token(&ann, "x", at(10), None).await.unwrap();
+    assert_eq!(users.find(&ann).await.unwrap().unwrap().tokens.len(), 1, "the others have expired");
+}

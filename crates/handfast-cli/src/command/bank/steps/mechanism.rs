@@ -72,9 +72,9 @@ impl PatternBank {
                     TwoPhaseOptions { abandoned_after, ..TwoPhaseOptions::new(application, namespace(ACCOUNTS)?) };
                 Pattern::TwoPhase(TwoPhase::open(store.clone(), namespace(TRANSACTIONS)?, sources, options).await?)
             }
-            Kind::Ledger => {
-                Pattern::Ledger(Ledger::open(store.clone(), namespace(ENTRIES)?, sources, Default::default()).await?)
-            }
+            Kind::Ledger => Pattern::Ledger(
+                Ledger::open(store.clone(), namespace(ENTRIES)?, sources, Default::default()).await?,
+            ),
             Kind::Unprotected => Pattern::Unprotected,
         };
         Ok(PatternBank { store, pattern })

@@ -94,13 +94,17 @@ impl Methods {
                 sources: sources.clone(),
             })
         };
-        let queue = JobQueue::open(shared.clone(), namespace("jobs")?, sources.clone(), Default::default()).await?;
-        let ledger = Ledger::open(shared.clone(), namespace("tx")?, sources.clone(), LedgerOptions::default()).await?;
+        let queue =
+            JobQueue::open(shared.clone(), namespace("jobs")?, sources.clone(), Default::default()).await?;
+        let ledger =
+            Ledger::open(shared.clone(), namespace("tx")?, sources.clone(), LedgerOptions::default()).await?;
         ledger.open_account(NewAccount::new(HOT_WITH_SEQUENCE, ASSET).with_sequence()).await?;
-        let once = ExactlyOnce::open(shared.clone(), namespace("once")?, sources.clone(), Default::default()).await?;
+        let once =
+            ExactlyOnce::open(shared.clone(), namespace("once")?, sources.clone(), Default::default()).await?;
         let change = Change::increment("count", 1);
         let two_step =
-            TwoStep::open(shared.clone(), namespace("two_step")?, sources.clone(), change, Default::default()).await?;
+            TwoStep::open(shared.clone(), namespace("two_step")?, sources.clone(), change, Default::default())
+                .await?;
         let mut options = TwoPhaseOptions::new("bench", namespace("accounts")?);
         (options.accounts.balance, options.accounts.overdraft) = ("count".to_owned(), true);
         let two_phase = TwoPhase::open(shared, namespace("transactions")?, sources.clone(), options).await?;
