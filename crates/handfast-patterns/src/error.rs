@@ -124,3 +124,17 @@ impl From<Error> for StoreError {
         }
     }
 }
+
+/// Converts the error for closures whose errors are those of a transaction.
+impl From<Error> for handfast_txn::Error {
+    fn from(error: Error) -> Self {
+        StoreError::from(error).into()
+    }
+}
+
+/// Converts the error of a transaction that a program runs beside a pattern.
+impl From<handfast_txn::Error> for Error {
+    fn from(error: handfast_txn::Error) -> Self {
+        Error::Store(error.into())
+    }
+}

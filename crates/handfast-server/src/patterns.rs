@@ -80,7 +80,7 @@ impl Pattern for JobQueue {
     async fn open(shared: &Shared, namespace: Namespace) -> CommandResult<Self> {
         let store = store_of(shared);
         let options = JobQueueOptions::recorded(Arc::clone(&store), &namespace).await?.unwrap_or_default();
-        Ok(JobQueue::open(store, namespace, shared.sources.clone(), options).await?)
+        Ok(JobQueue::open_with(store, namespace, shared.sources.clone(), options).await?)
     }
 
     fn on(&self, store: Arc<dyn DocumentStore>) -> Self {
@@ -103,7 +103,7 @@ impl ReadPattern for JobQueue {
 impl Pattern for Ledger {
     async fn open(shared: &Shared, namespace: Namespace) -> CommandResult<Self> {
         let options = ledger_options(shared, &namespace).await?;
-        Ok(Ledger::open(store_of(shared), namespace, shared.sources.clone(), options).await?)
+        Ok(Ledger::open_with(store_of(shared), namespace, shared.sources.clone(), options).await?)
     }
 
     fn on(&self, store: Arc<dyn DocumentStore>) -> Self {

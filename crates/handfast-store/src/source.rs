@@ -26,9 +26,9 @@ use bson::oid::ObjectId;
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 use handfast_mql::context::QueryMemory;
 use handfast_mql::expression::may_take_long;
-use handfast_mql::{CompileOptions, Context, Expression};
+use handfast_mql::{Code, CompileOptions, Context, Expression};
 
-use crate::{Result, blocking_if};
+use crate::{Error, Result, blocking_if};
 
 pub use cluster_clock::ClusterClock;
 pub use manual::{CountingIds, ManualClock, SeededRandom};
@@ -78,10 +78,10 @@ impl Sources {
     /// Creates sources with the clock of the machine and the randomness of the operating system.
     ///
     /// # Errors
-    /// The operating system returns no randomness.
-    pub fn system() -> std::io::Result<Self> {
+    /// `InternalError` (1) if the operating system provides no random numbers.
+    pub fn system() -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let random: Arc<dyn Random> = Arc::new(SeededRandom::from_state(system::os_random_state()?));
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::from_state(system::os_random_state().map_err(no_random)?));
         let ids = Arc::new(ObjectIds::new(Arc::clone(&clock), &*random));
         Ok(Sources::of(clock, random, ids))
     }
@@ -161,6 +161,10 @@ fn moved(time: DateTime, millis: i64) -> DateTime {
 /// Returns the cluster time of a standalone store: the second of its clock.
 fn cluster_time(now: DateTime) -> Timestamp {
     Timestamp { time: u32::try_from(now.timestamp_millis() / 1000).unwrap_or(0), increment: 1 }
+}
+
+fn no_random(error: std::io::Error) -> Error {
+    Error::command(Code::InternalError, format!("the operating system provides no random numbers: {error}"))
 }
 
 fn evaluate(variables: &RawDocument, context: &Context) -> Result<RawDocumentBuf> {

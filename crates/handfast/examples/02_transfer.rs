@@ -75,7 +75,8 @@ async fn change(accounts: &Collection<Account>, from: &str, to: &str, amount: i6
         return Err(Refused::Amount(amount));
     }
     let taken = rawdoc! { "$inc": { "balance": -amount } };
-    let Some(payer) = accounts.find_one_and_update(rawdoc! { "_id": from }, taken).await? else {
+    let payer = accounts.find_one_and_update(rawdoc! { "_id": from }, taken).return_document(ReturnDocument::After);
+    let Some(payer) = payer.await? else {
         return Err(Refused::NoAccount(from.to_owned()));
     };
     if payer.balance < 0 {

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use handfast::Applied;
 use handfast::bson::RawDocumentBuf;
 use handfast::patterns::{Change, ExactlyOnce, TwoStep, UpdateOutcome};
 use handfast::prelude::*;
-use handfast::{Applied, Sources};
-use handfast_store::DocumentStore;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 
 const VISITS: i64 = 100;
@@ -17,13 +16,12 @@ const VISITS: i64 = 100;
 pub(crate) async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let database = Database::open(directory.path().join("data")).await?;
-    let store = Arc::new((*database).clone());
+    let store = database.store();
     let pages = Namespace::new("site", "pages")?;
 
     // Takes one round trip. A client without an answer repeats the update with the same token.
-    let visits = ExactlyOnce::open(store.clone(), pages.clone(), Sources::system()?, Default::default()).await?;
-    let shared: Arc<dyn DocumentStore> = store.clone();
-    let network = Arc::new(Faulty::new(shared, Plan::seeded(6, 200, [Fault::LoseReply]).writes_only()));
+    let visits = ExactlyOnce::open(store.clone(), pages.clone(), Default::default()).await?;
+    let network = Arc::new(Faulty::new(store.clone(), Plan::seeded(6, 200, [Fault::LoseReply]).writes_only()));
     let visits = visits.within(network.clone());
     let visit = Change::increment("visits", 1).or_insert();
     let mut unheard = 0;
@@ -43,13 +41,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     assert_eq!(count(&database, &pages, "visits").await?, VISITS);
 
     // Takes two steps. A process dies after the first one, and the clean-up finishes it.
-    let likes = TwoStep::open(
-        store.clone(),
-        pages.clone(),
-        Sources::system()?,
-        Change::increment("likes", 1),
-        Default::default(),
-    );
+    let likes = TwoStep::open(store.clone(), pages.clone(), Change::increment("likes", 1), Default::default());
     let likes = likes.await?;
     assert_eq!(likes.apply(likes.token(), "/").await?, UpdateOutcome::Applied);
     let first_step_only = rawdoc! { "$addToSet": { "pending": likes.token().0 } };

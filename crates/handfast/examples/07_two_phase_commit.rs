@@ -1,10 +1,8 @@
 //! A bank on a store without transactions: a transfer, one that is refused, one whose process dies, and its recovery.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use handfast::Sources;
 use handfast::patterns::two_phase::{
     Cancel, ParticipantDocument, State, Transfer, TwoPhase, TwoPhaseOptions, TwoPhaseOutcome,
 };
@@ -18,13 +16,13 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     for id in ["A", "B"] {
         database.insert_one(&accounts, rawdoc! { "_id": id, "balance": 1000, "pendingTransactions": [] }).await?;
     }
-    let store = Arc::new((*database).clone());
+    let store = database.store();
     let open = async |application: &str| {
         let options = TwoPhaseOptions {
             abandoned_after: Duration::from_millis(50),
             ..TwoPhaseOptions::new(application, accounts.clone())
         };
-        anyhow::Ok(TwoPhase::open(store.clone(), transactions.clone(), Sources::system()?, options).await?)
+        anyhow::Ok(TwoPhase::open(store.clone(), transactions.clone(), options).await?)
     };
 
     // Records the transfer first, then executes it.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handfast::Sources;
 use handfast::patterns::job_queue::{Backoff, JobError, JobQueue, JobQueueOptions, JobState, NewJob, Worker};
 use handfast::patterns::{CancellationToken, Change, ExactlyOnce, RunnerOptions, WorkerOptions};
 use handfast::prelude::*;
@@ -19,7 +18,7 @@ struct Mail {
 pub(crate) async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let database = Database::open(directory.path().join("data")).await?;
-    let (store, sources) = (Arc::new((*database).clone()), Sources::system()?);
+    let store = database.store();
     let (orders, outbox) = (Namespace::new("shop", "orders")?, Namespace::new("shop", "outbox")?);
     let millis = Duration::from_millis;
     let options = JobQueueOptions {
@@ -27,7 +26,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         backoff: Backoff { first: millis(10), longest: millis(50), jitter: 0.2 },
         ..JobQueueOptions::default()
     };
-    let queue = JobQueue::open(store.clone(), Namespace::new("shop", "jobs")?, sources.clone(), options).await?;
+    let queue = JobQueue::open(store.clone(), Namespace::new("shop", "jobs")?, options).await?;
 
     // The job exists if and only if the order exists.
     let enqueued = queue.clone();
@@ -37,8 +36,8 @@ pub(crate) async fn main() -> anyhow::Result<()> {
             let (queue, orders) = (enqueued.clone(), place.clone());
             async move {
                 tx.insert_one(&orders, rawdoc! { "_id": 7, "item": "lamp" }).await?;
-                let mail = NewJob::new("mail", &Mail { to: "ann".to_owned() }).map_err(handfast::StoreError::from)?;
-                queue.within(Arc::new(tx.clone())).enqueue(mail).await.map_err(handfast::StoreError::from)?;
+                let mail = NewJob::new("mail", &Mail { to: "ann".to_owned() })?;
+                queue.within(Arc::new(tx.clone())).enqueue(mail).await?;
                 Ok::<_, Error>(())
             }
         })
@@ -46,7 +45,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     queue.enqueue(NewJob::new("mail", &Mail { to: "nobody".to_owned() })?).await?;
 
     // What a handler does must be safe to repeat: the guard changes a document once for each job.
-    let once = ExactlyOnce::open(store, outbox.clone(), sources, Default::default()).await?;
+    let once = ExactlyOnce::open(store, outbox.clone(), Default::default()).await?;
     let worker = Worker::new(queue.clone(), "worker1").handle("mail", move |context, mail: Mail| {
         let once = once.clone();
         async move {

@@ -2,10 +2,8 @@
 //! first entry.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use handfast::Sources;
 use handfast::bson::DateTime;
 use handfast::patterns::ledger::{
     AsOf, Authorisation, Cancel, Capture, Change, ExportFormat, Ledger, LedgerOptions, NewAccount, NewEntry, Page,
@@ -18,9 +16,9 @@ use handfast::prelude::*;
 pub(crate) async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let database = Database::open(directory.path().join("data")).await?;
-    let (store, sources) = (Arc::new((*database).clone()), Sources::system()?);
+    let store = database.store();
     let entries = Namespace::new("wallet", "tx")?;
-    let ledger = Ledger::open(store, entries, sources.clone(), LedgerOptions::default()).await?;
+    let ledger = Ledger::open(store, entries, LedgerOptions::default()).await?;
 
     // Ann's wallet must not become negative. All payments go to the fees, too: that account has a sequence.
     ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await?;
@@ -41,7 +39,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     assert!(matches!(too_much, Posting::Refused(_)));
 
     // The hotel holds 60.00 for a week, and takes 55.00.
-    let in_a_week = DateTime::from_millis(sources.clock.now().timestamp_millis() + 7 * 24 * 3_600_000);
+    let in_a_week = DateTime::from_millis(database.sources().clock.now().timestamp_millis() + 7 * 24 * 3_600_000);
     let hold = Authorisation::new("ann", "hotel", 6_000, "EUR").with_id("room 12").until(in_a_week);
     assert!(matches!(ledger.authorise(hold).await?, Posting::Posted(_)));
     let ann = ledger.balance("ann").await?.expect("she has a wallet");

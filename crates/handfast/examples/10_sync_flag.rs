@@ -1,10 +1,8 @@
 //! Renames a user with very many comments. The process dies in the middle, and every comment still gets the new name.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use handfast::Sources;
 use handfast::patterns::sync_flag::{Begun, Copied, SyncFlag, SyncOutcome};
 use handfast::patterns::{Change, Link, SyncFlagOptions};
 use handfast::prelude::*;
@@ -31,7 +29,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     // The comments were there before the sync flag: the first run gives each of them its version.
     let link = Link::new(comments.clone(), "user").field("name", "userName");
     let options = SyncFlagOptions { abandoned_after: Duration::from_millis(50), ..SyncFlagOptions::new([link]) };
-    let names = SyncFlag::open(Arc::new((*database).clone()), users, Sources::system()?, options).await?;
+    let names = SyncFlag::open(database.store(), users, options).await?;
     assert_eq!(names.backfill(100).await?.done, 1);
 
     // One update changes the name and sets the flag; then all comments are updated and the flag is removed.
@@ -40,7 +38,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     assert_eq!(named("Mary").await?, count);
 
     // The process dies after that first update.
-    let dying = names.within(Arc::new((*database).clone()));
+    let dying = names.within(database.store());
     let begun = dying.begin(names.token(), 1, &Change::new(doc! { "$set": { "name": "Anna" } })).await?;
     assert_eq!(begun, Begun::Flagged { version: 3 });
     assert_eq!((named("Mary").await?, names.staleness().await?.mains), (count, 1));

@@ -1,10 +1,8 @@
 //! Keeps a product catalogue: categories and products change together, shops read an old version, and a dead editor leaves no trace.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use handfast::Sources;
 use handfast::bson::Document;
 use handfast::patterns::versioned_tree::{Commit, Keep, Snapshot};
 use handfast::patterns::{Error as PatternError, VersionedTree, VersionedTreeOptions};
@@ -16,7 +14,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let database = Database::open(directory.path().join("data")).await?;
     let options = VersionedTreeOptions { lease: Duration::from_millis(50), ..VersionedTreeOptions::new("catalogue") };
     let items = Namespace::new("shop", "items")?;
-    let tree = VersionedTree::open(Arc::new((*database).clone()), items, Sources::system()?, options).await?;
+    let tree = VersionedTree::open(database.store(), items, options).await?;
 
     // The first version: products, their categories, and the root last.
     let first = tree

@@ -4,9 +4,9 @@
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
 use anyhow::{Context, ensure};
+use handfast::connect_store;
 use handfast::patterns::{Change, ExactlyOnce, UpdateOutcome};
 use handfast::prelude::*;
-use handfast::{Sources, connect_store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub(crate) async fn run(uri: &str) -> anyhow::Result<()> {
     let store = connect_store(uri).await?;
     let pages = Namespace::new("example", "pages")?;
     store.delete_many(&pages, rawdoc! {}).await?;
-    let visits = ExactlyOnce::open(store.clone(), pages.clone(), Sources::system()?, Default::default()).await?;
+    let visits = ExactlyOnce::open(store.clone(), pages.clone(), Default::default()).await?;
     let visit = Change::increment("visits", 1).or_insert();
     assert_eq!(visits.apply(visits.token(), "/", &visit).await?, UpdateOutcome::Applied);
     let page = store.find_one(&pages, rawdoc! { "_id": "/" }).await?.context("the page was counted")?;

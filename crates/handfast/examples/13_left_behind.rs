@@ -33,7 +33,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let scratch = tempfile::tempdir()?;
     let directory = words.next().map_or_else(|| scratch.path().join("data"), PathBuf::from);
     let database = Database::open(&directory).await?;
-    let world = World { store: Arc::new((*database).clone()), sources: Sources::system()? };
+    let world = World { store: database.store(), sources: Sources::system()? };
     jobs(&world).await?;
     transactions(&world).await?;
     entries(&world).await?;
@@ -46,7 +46,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 /// Two dead letters, a job that is done, one whose worker is gone, and one that waits.
 async fn jobs(world: &World) -> anyhow::Result<()> {
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
-    let queue = JobQueue::open(store, namespace("jobs")?, sources, Default::default()).await?;
+    let queue = JobQueue::open_with(store, namespace("jobs")?, sources, Default::default()).await?;
     for kind in ["mail", "print", "mail", "mail", "mail"] {
         queue.enqueue(NewJob::new(kind, &doc! { "to": "ann" })?).await?;
     }
@@ -68,7 +68,7 @@ async fn transactions(world: &World) -> anyhow::Result<()> {
     }
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
     let options = TwoPhaseOptions::new("App1", accounts.clone());
-    let transfers = TwoPhase::open(store, namespace("transactions")?, sources, options).await?;
+    let transfers = TwoPhase::open_with(store, namespace("transactions")?, sources, options).await?;
     for id in 1..=3 {
         transfers.begin(id, Transfer::new("A", "B", 100)).await?;
     }
@@ -86,7 +86,7 @@ async fn transactions(world: &World) -> anyhow::Result<()> {
 /// Wages that are committed, and a payment that is not.
 async fn entries(world: &World) -> anyhow::Result<()> {
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
-    let ledger = Ledger::open(store, namespace("tx")?, sources, Default::default()).await?;
+    let ledger = Ledger::open_with(store, namespace("tx")?, sources, Default::default()).await?;
     ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await?;
     let wages = ledger.post(NewEntry::transfer("cash", "ann", 100, "EUR").with_id("wages")).await?;
     ledger.commit(10).await?;
@@ -101,7 +101,7 @@ async fn copies(world: &World) -> anyhow::Result<()> {
     world.store.insert_one(&namespace("users")?, rawdoc! { "_id": 1, "name": "John" }).await?;
     let options = SyncFlagOptions::new([Link::new(comments.clone(), "user").field("name", "userName")]);
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
-    let names = SyncFlag::open(store, namespace("users")?, sources, options).await?;
+    let names = SyncFlag::open_with(store, namespace("users")?, sources, options).await?;
     for id in [8, 9] {
         println!("comment: {:?}", names.insert_copy(&comments, doc! { "_id": id, "user": 1 }).await?);
     }
@@ -116,7 +116,7 @@ async fn copies(world: &World) -> anyhow::Result<()> {
 async fn versions(world: &World) -> anyhow::Result<()> {
     let options = VersionedTreeOptions::new("catalogue");
     let (store, sources) = (Arc::clone(&world.store), world.sources.clone());
-    let tree = VersionedTree::open(store, namespace("items")?, sources, options).await?;
+    let tree = VersionedTree::open_with(store, namespace("items")?, sources, options).await?;
     for price in [30, 25, 20] {
         tree.change(|mut write| async move {
             write.put("lamp", doc! { "price": price }).await?;

@@ -24,7 +24,7 @@ impl Database {
     /// Fails if no server can be reached, a login is refused or a capability is missing ([`handfast_mongodb::connect`]). A store of
     /// several ([`Database::routed`]) is refused.
     pub async fn connect(uri: &str) -> Result<Self> {
-        let sources = Database::system_sources()?;
+        let sources = Sources::system()?;
         Database::connect_with(uri, sources, ConnectOptions::default(), PercolatorOptions::default()).await
     }
 
@@ -55,7 +55,7 @@ impl Database {
 /// # Errors
 /// Returns the errors of [`Database::connect`].
 pub async fn connect_store(uri: &str) -> Result<Arc<Resilient<dyn DocumentStore>>> {
-    let sources = Database::system_sources()?;
+    let sources = Sources::system()?;
     let options = ConnectOptions { accept_front: true, ..ConnectOptions::default() };
     let connection = handfast_mongodb::connect(uri, sources.clone(), options).await?;
     if connection.server.is_front {

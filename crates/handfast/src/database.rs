@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast_embedded::{EmbeddedStore, Options};
-use handfast_mql::Code;
 use handfast_store::routed::ensure_alone;
-use handfast_store::{Error as StoreError, Sources};
+use handfast_store::{DocumentStore, Error as StoreError, Sources};
 use handfast_txn::WeakDatabase;
 use tokio::task::JoinHandle;
 
@@ -36,16 +35,13 @@ impl Database {
     /// Returns an error if another process has opened the directory, or if it is damaged, of a newer version, or one of several stores
     /// ([`Database::routed`]). The message says what to do.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Database::open_with(path, Database::system_sources()?, Options::default()).await
+        Database::open_with(path, Sources::system()?, Options::default()).await
     }
 
-    /// Returns the system's clock and random numbers.
-    pub(crate) fn system_sources() -> Result<Sources> {
-        let sources = Sources::system().map_err(|error| {
-            let text = format!("the operating system provides no random numbers: {error}");
-            StoreError::command(Code::InternalError, text)
-        });
-        Ok(sources?)
+    /// Returns the store of the database, to open a pattern or a collection with. What is written outside of a transaction is atomic for
+    /// each document.
+    pub fn store(&self) -> Arc<dyn DocumentStore> {
+        Arc::new(self.database.clone())
     }
 
     /// Opens a database with settings and with other sources of time and randomness, for reproducible tests.

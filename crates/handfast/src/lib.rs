@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 
-mod collection;
+pub mod collection;
 #[cfg(feature = "mongodb")]
 mod connect;
 mod database;
 mod routed;
 
-pub use collection::{Collection, Collections, Documents};
+pub use collection::{Collection, Collections, Documents, action::InsertManyError};
 pub use database::{Database, OUTCOMES_KEPT};
 pub use routed::open_store;
 
@@ -20,8 +20,8 @@ pub use handfast_embedded::Options;
 pub use handfast_mql::Code;
 pub use handfast_patterns as patterns;
 pub use handfast_store::{
-    Aggregate, Applied, Count, DocumentStore, Durability, Error as StoreError, ErrorClass, Find, IndexSpec, Insert,
-    Namespace, Sources, StoreExt,
+    Aggregate, Applied, Count, DocumentStore, Durability, Error as StoreError, ErrorClass, Find, Hint, IndexSpec,
+    Insert, Namespace, ReturnDocument, Sources, StoreExt, UpdateOutcome,
     decorator::{Resilient, WithDurability},
     routed::Part,
 };
@@ -33,7 +33,7 @@ pub use handfast_txn::{
 pub mod prelude {
     pub use crate::{
         Collection, Collections, Database, DocumentStore, Error, Find, IndexSpec, Isolation, Namespace, Outcome,
-        StoreExt, Transaction, TransactionId, TransactionOptions,
+        ReturnDocument, StoreExt, Transaction, TransactionId, TransactionOptions,
     };
     pub use bson::{doc, rawdoc};
 }

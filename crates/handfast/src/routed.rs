@@ -20,7 +20,7 @@ impl Database {
     /// # Errors
     /// Returns an error for incomplete or changed routes, and for a store that cannot be reached.
     pub async fn routed(parts: Vec<Part>, routes: &[&str]) -> Result<Self> {
-        Database::routed_with(parts, routes, Database::system_sources()?, PercolatorOptions::default()).await
+        Database::routed_with(parts, routes, Sources::system()?, PercolatorOptions::default()).await
     }
 
     /// Opens a database over several stores with settings. All processes that share the stores have the same [`PercolatorOptions`].
@@ -47,6 +47,6 @@ impl Database {
 /// # Errors
 /// Returns the errors of [`Database::open`].
 pub async fn open_store(path: impl AsRef<Path>) -> Result<Arc<dyn DocumentStore>> {
-    let opened = EmbeddedStore::open(path, Database::system_sources()?, Options::default()).await;
+    let opened = EmbeddedStore::open(path, Sources::system()?, Options::default()).await;
     Ok(Arc::new(opened.map_err(StoreError::from)?))
 }

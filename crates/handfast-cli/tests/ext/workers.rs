@@ -111,7 +111,7 @@ impl Shop {
             ..JobQueueOptions::default()
         };
         let queue =
-            JobQueue::open(Arc::clone(&store), namespace("jobs"), sources, options).await.expect("a queue");
+            JobQueue::open_with(Arc::clone(&store), namespace("jobs"), sources, options).await.expect("a queue");
         Shop { store, queue, enqueued: 0 }
     }
 
@@ -290,7 +290,7 @@ async fn rust_worker() {
     let (Ok(name), Ok(uri)) = (std::env::var(CHILD), std::env::var("MONGODB_URI")) else { return };
     let shop = Shop::open(&uri).await;
     let sources = Sources::system().expect("randomness");
-    let boxes = ExactlyOnce::open(Arc::clone(&shop.store), namespace("boxes"), sources, Default::default());
+    let boxes = ExactlyOnce::open_with(Arc::clone(&shop.store), namespace("boxes"), sources, Default::default());
     let boxes = boxes.await.expect("boxes");
     let options = WorkerOptions { concurrency: 2, poll: PAUSE, ..WorkerOptions::default() };
     let by = name.clone();

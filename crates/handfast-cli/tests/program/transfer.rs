@@ -54,7 +54,7 @@ async fn ledger(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let (store, sources) = open(&scratch).await?;
     let ledger =
-        Ledger::open(std::sync::Arc::new(store.clone()), namespace("tx")?, sources, Default::default()).await?;
+        Ledger::open_with(std::sync::Arc::new(store.clone()), namespace("tx")?, sources, Default::default()).await?;
     for number in 0..ACCOUNTS {
         ledger.open_account(NewAccount::new(account(number), "EUR").with_minimum(0)).await?;
         let _ = ledger.post(NewEntry::transfer("cash", account(number), BALANCE, "EUR")).await?;
@@ -100,7 +100,7 @@ async fn balances(scratch: &Scratch) -> Result<Vec<i64>> {
 async fn ledger_balances(scratch: &Scratch) -> Result<Vec<i64>> {
     let (store, sources) = open(scratch).await?;
     let ledger =
-        Ledger::open(std::sync::Arc::new(store.clone()), namespace("tx")?, sources, Default::default()).await?;
+        Ledger::open_with(std::sync::Arc::new(store.clone()), namespace("tx")?, sources, Default::default()).await?;
     assert!(ledger.verify_all().await?.is_clean());
     let mut balances = Vec::new();
     for number in 0..ACCOUNTS {

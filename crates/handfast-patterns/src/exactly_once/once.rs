@@ -32,7 +32,7 @@ const RACES_MAX: u32 = 16;
 /// let accounts = Namespace::new("bank", "accounts")?;
 /// store.insert_one(&accounts, rawdoc! { "_id": "ann", "balance": 100 }).await?;
 ///
-/// let once = ExactlyOnce::open(store, accounts, sources, Default::default()).await?;
+/// let once = ExactlyOnce::open_with(store, accounts, sources, Default::default()).await?;
 /// let token = once.token();
 /// let withdraw = Change::increment("balance", -30).guarded(doc! { "balance": { "$gte": 30 } });
 /// assert_eq!(once.apply(token, "ann", &withdraw).await?, UpdateOutcome::Applied);
@@ -53,7 +53,15 @@ impl ExactlyOnce {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a memory of no tokens.
-    pub async fn open(
+    pub async fn open(store: Arc<dyn DocumentStore>, namespace: Namespace, memory: Memory) -> Result<Self> {
+        ExactlyOnce::open_with(store, namespace, Sources::system()?, memory).await
+    }
+
+    /// Opens it with other sources of time, randomness and ids, for tests that can be repeated.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ExactlyOnce::open`].
+    pub async fn open_with(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
         sources: Sources,

@@ -50,7 +50,7 @@ impl Default for TwoStepOptions {
 /// let store = Arc::new(MemoryStore::new(sources.clone()));
 /// let days = Namespace::new("site", "days")?;
 /// let count = Change::increment("counter", 1).or_insert();
-/// let visits = TwoStep::open(store.clone(), days.clone(), sources, count, Default::default()).await?;
+/// let visits = TwoStep::open_with(store.clone(), days.clone(), sources, count, Default::default()).await?;
 ///
 /// assert!(visits.apply(visits.token(), "2016-06-28").await?.is_applied());
 /// visits.clean_up(Duration::from_secs(3600), 100).await?;
@@ -76,6 +76,19 @@ impl TwoStep {
     /// # Errors
     /// [`Error::Invalid`] for a change with a guard (the clean-up could not report a refusal), and for a memory of no tokens.
     pub async fn open(
+        store: Arc<dyn DocumentStore>,
+        namespace: Namespace,
+        change: Change,
+        options: TwoStepOptions,
+    ) -> Result<Self> {
+        TwoStep::open_with(store, namespace, Sources::system()?, change, options).await
+    }
+
+    /// Opens it with other sources of time, randomness and ids, for tests that can be repeated.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TwoStep::open`].
+    pub async fn open_with(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
         sources: Sources,

@@ -57,6 +57,7 @@ mod blocked;
 mod claim;
 mod context;
 mod finish;
+mod job_error;
 mod limits;
 mod list;
 mod options;
@@ -81,6 +82,7 @@ use tokio::sync::watch;
 
 pub use context::JobContext;
 pub use finish::ClaimState;
+pub use job_error::JobError;
 pub use limits::Limits;
 pub use list::{JobFilter, JobPage, ListPosition, StateCount};
 pub use options::{Backoff, JobFields, JobQueueOptions, NewJob};
@@ -89,7 +91,7 @@ pub use record::{Job, PastError, WorkerMark};
 pub use schedule::{Missed, Schedule, ScheduleFields, Schedules};
 pub use state::{JobEvent, JobState, NoJobState};
 pub use sweep::Reclaimed;
-pub use worker::{Drained, JobError, RateLimit, RunningWorker, Worker, WorkerCounts, WorkerOptions};
+pub use worker::{Drained, RateLimit, RunningWorker, Worker, WorkerCounts, WorkerOptions};
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
@@ -156,7 +158,7 @@ pub struct Depth {
 /// # async fn main() -> handfast_patterns::Result<()> {
 /// let sources = Sources::seeded(1);
 /// let store = Arc::new(MemoryStore::new(sources.clone()));
-/// let queue = JobQueue::open(store, Namespace::new("shop", "jobs")?, sources, Default::default()).await?;
+/// let queue = JobQueue::open_with(store, Namespace::new("shop", "jobs")?, sources, Default::default()).await?;
 /// queue.enqueue(NewJob::new("mail", &Mail { to: "ann".to_owned() })?).await?;
 ///
 /// let worker = Worker::new(queue.clone(), "worker1").handle("mail", |_context, mail: Mail| async move {
@@ -197,7 +199,15 @@ impl JobQueue {
     /// [`Error::OtherSettings`] if other settings are recorded ([`JobQueueOptions::recorded`],
     /// [`JobQueue::change_settings`]). [`Error::Invalid`] for options that are out of range. [`Error::Store`] if the
     /// store fails or lacks an index that the options need.
-    pub async fn open(
+    pub async fn open(store: Arc<dyn DocumentStore>, namespace: Namespace, options: JobQueueOptions) -> Result<Self> {
+        JobQueue::open_with(store, namespace, Sources::system()?, options).await
+    }
+
+    /// Opens it with other sources of time, randomness and ids, for tests that can be repeated.
+    ///
+    /// # Errors
+    /// Returns the errors of [`JobQueue::open`].
+    pub async fn open_with(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
         sources: Sources,

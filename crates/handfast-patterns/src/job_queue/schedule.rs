@@ -72,7 +72,7 @@ pub struct Schedule {
 /// # async fn main() -> handfast_patterns::Result<()> {
 /// let (sources, clock) = Sources::manual(1);
 /// let store = Arc::new(MemoryStore::new(sources.clone()));
-/// let queue = JobQueue::open(store, Namespace::new("shop", "jobs")?, sources, Default::default()).await?;
+/// let queue = JobQueue::open_with(store, Namespace::new("shop", "jobs")?, sources, Default::default()).await?;
 /// let schedules = Schedules::open(queue.clone(), Namespace::new("shop", "schedules")?).await?;
 /// let job = NewJob::new("report", &bson::doc! {})?;
 /// let (name, cron, zone) = ("report".to_owned(), "0 9 * * *".to_owned(), "Europe/Berlin".to_owned());

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::Instrument;
 
-use super::{ClaimState, Job, JobContext, JobQueue};
+use super::{ClaimState, Job, JobContext, JobError, JobQueue};
 use crate::metrics::{self, Span};
 use crate::runner::jittered;
 use crate::value::serialized;
@@ -25,26 +25,6 @@ const RENEWALS_PER_LEASE: u32 = 3;
 const POLL_JITTER: f64 = 0.2;
 /// The time to wait until a handler that has timed out is dropped. One that blocks its thread is not dropped.
 const DROP_WAIT: Duration = Duration::from_secs(1);
-
-/// The reason why a handler did not finish its job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JobError {
-    /// The job is tried again after a while.
-    Retry(String),
-    /// The job will never succeed.
-    GiveUp(String),
-    /// This worker cannot read the job's details; one of another version may be able to: [`JobQueue::cannot_read`].
-    CannotRead(String),
-    /// The job is put off, which does not count as a failure.
-    Snooze(Duration),
-}
-
-/// Converts an error of any type, or a text, into [`JobError::Retry`].
-impl<E: std::error::Error> From<E> for JobError {
-    fn from(error: E) -> Self {
-        JobError::Retry(error.to_string())
-    }
-}
 
 /// A limit on the jobs that begin within a time.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +99,7 @@ struct Counters {
     store_errors: AtomicU64,
 }
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Handler = Arc<dyn Fn(JobContext) -> BoxFuture<Result<Option<Bson>, JobError>> + Send + Sync>;
 
@@ -166,8 +147,11 @@ impl Worker {
     /// Adds the handler of a type of jobs; a worker claims only jobs that it has a handler for. A handler runs at
     /// least once for each job, and may be dropped at any `await`: its effects must be safe to repeat
     /// ([`JobContext::guard`]).
+    ///
+    /// After an error of any type, such as `anyhow`'s, the job is tried again. A [`JobError`] says something else, also
+    /// within another error ([`JobError::into_error`]).
     #[must_use]
-    pub fn handle<T, R, F>(
+    pub fn handle<T, R, E, F>(
         mut self,
         kind: impl Into<String>,
         handler: impl Fn(JobContext, T) -> F + Send + Sync + 'static,
@@ -175,13 +159,15 @@ impl Worker {
     where
         T: DeserializeOwned + Send + 'static,
         R: Serialize,
-        F: Future<Output = Result<R, JobError>> + Send + 'static,
+        E: Into<BoxError>,
+        F: Future<Output = Result<R, E>> + Send + 'static,
     {
         let run = move |context: JobContext| -> BoxFuture<_> {
             let started = context.job().details::<T>().map(|details| handler(context, details));
             Box::pin(async move {
                 let unreadable = |error| JobError::CannotRead(format!("its details cannot be read: {error}"));
-                let result = started.map_err(unreadable)?.await?;
+                let reason = |error: E| JobError::of(&*error.into());
+                let result = started.map_err(unreadable)?.await.map_err(reason)?;
                 let unwritable = |error| JobError::GiveUp(format!("its result cannot be written: {error}"));
                 let result = serialized(&result).map_err(unwritable)?;
                 Ok((result != Bson::Null).then_some(result))

@@ -186,7 +186,7 @@ pub struct LedgerStatus {
 /// # async fn main() -> handfast_patterns::Result<()> {
 /// let sources = Sources::seeded(1);
 /// let store = Arc::new(MemoryStore::new(sources.clone()));
-/// let ledger = Ledger::open(store, Namespace::new("bank", "tx")?, sources, Default::default()).await?;
+/// let ledger = Ledger::open_with(store, Namespace::new("bank", "tx")?, sources, Default::default()).await?;
 /// ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await?;
 ///
 /// ledger.post(NewEntry::transfer("cash", "ann", 100, "EUR")).await?;
@@ -217,7 +217,15 @@ impl Ledger {
     /// # Errors
     /// [`Error::OtherSettings`] if other settings are recorded, [`Error::Invalid`] for options that are out of range,
     /// and if the accounts or the authorisations of another ledger are in one of the collections. [`Error::Store`] if the store fails or cannot have unique indexes.
-    pub async fn open(
+    pub async fn open(store: Arc<dyn DocumentStore>, entries: Namespace, options: LedgerOptions) -> Result<Self> {
+        Ledger::open_with(store, entries, Sources::system()?, options).await
+    }
+
+    /// Opens it with other sources of time, randomness and ids, for tests that can be repeated.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Ledger::open`].
+    pub async fn open_with(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
         sources: Sources,

@@ -85,7 +85,8 @@ fn recorded(metric: &str, collection: &str, scenario: impl AsyncFnOnce(&World) -
 fn a_job_waits_until_its_claim_and_runs_until_its_end_is_written() {
     let scenario = async |world: &World| {
         let queue =
-            JobQueue::open(world.store.clone(), namespace("jobs")?, world.sources.clone(), Default::default()).await?;
+            JobQueue::open_with(world.store.clone(), namespace("jobs")?, world.sources.clone(), Default::default())
+                .await?;
         queue.enqueue(NewJob::new("work", &doc! {})?).await?;
         world.clock.advance(5 * SECOND);
         let clock = Arc::clone(&world.clock);
@@ -109,7 +110,7 @@ fn a_job_waits_until_its_claim_and_runs_until_its_end_is_written() {
 fn a_posting_takes_as_long_as_its_requests() {
     let (seconds, expected) = recorded("ledger_post", "tx", async |world| {
         let options = LedgerOptions::default();
-        let ledger = Ledger::open(world.store.clone(), namespace("tx")?, world.sources.clone(), options).await?;
+        let ledger = Ledger::open_with(world.store.clone(), namespace("tx")?, world.sources.clone(), options).await?;
         for account in ["ann", "bob"] {
             ledger.open_account(NewAccount::new(account, "EUR")).await?;
         }
@@ -127,7 +128,7 @@ fn a_transaction_takes_from_its_claim_to_its_end() {
             world.store.insert_one(&accounts, rawdoc! { "_id": id, "balance": 1000 }).await?;
         }
         let options = TwoPhaseOptions::new("App1", accounts);
-        let transfers = TwoPhase::open(world.store.clone(), transactions, world.sources.clone(), options).await?;
+        let transfers = TwoPhase::open_with(world.store.clone(), transactions, world.sources.clone(), options).await?;
         transfers.begin(1, Transfer::new("A", "B", 100)).await?;
         world.clock.advance(100 * SECOND);
         world.timed(transfers.run(1)).await
@@ -144,7 +145,7 @@ fn a_version_is_carried_to_all_copies() {
         world.store.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
         world.store.insert_one(&comments, rawdoc! { "_id": 8, "user": 1 }).await?;
         let options = SyncFlagOptions::new([Link::new(comments, "user").field("name", "userName")]);
-        let names = SyncFlag::open(world.store.clone(), users, world.sources.clone(), options).await?;
+        let names = SyncFlag::open_with(world.store.clone(), users, world.sources.clone(), options).await?;
         world.clock.advance(100 * SECOND);
         let mary = Change::new(doc! { "$set": { "name": "Mary" } });
         world.timed(names.change(names.token(), 1, &mary)).await
@@ -158,7 +159,7 @@ fn a_write_takes_from_its_begin_to_its_commit() {
     let (seconds, all) = recorded("versioned_tree_write", "items", async |world| {
         let options = VersionedTreeOptions::new("tree");
         let tree =
-            VersionedTree::open(world.store.clone(), namespace("items")?, world.sources.clone(), options).await?;
+            VersionedTree::open_with(world.store.clone(), namespace("items")?, world.sources.clone(), options).await?;
         world.clock.advance(100 * SECOND);
         let written = async {
             let mut write = tree.begin().await?;
@@ -176,14 +177,15 @@ fn an_update_takes_as_long_as_its_requests() {
     let once = recorded("exactly_once_apply", "pages", async |world| {
         let pages = namespace("pages")?;
         world.store.insert_one(&pages, rawdoc! { "_id": "/" }).await?;
-        let once = ExactlyOnce::open(world.store.clone(), pages, world.sources.clone(), Default::default()).await?;
+        let once =
+            ExactlyOnce::open_with(world.store.clone(), pages, world.sources.clone(), Default::default()).await?;
         world.timed(once.apply(once.token(), "/", &Change::increment("views", 1))).await
     });
     let in_steps = recorded("exactly_once_apply", "pages", async |world| {
         world.store.insert_one(&namespace("pages")?, rawdoc! { "_id": "/" }).await?;
         let view = Change::increment("views", 1);
         let (store, sources) = (world.store.clone(), world.sources.clone());
-        let visits = TwoStep::open(store, namespace("pages")?, sources, view, Default::default()).await?;
+        let visits = TwoStep::open_with(store, namespace("pages")?, sources, view, Default::default()).await?;
         world.timed(visits.apply(visits.token(), "/")).await
     });
     assert_eq!((once, in_steps), ((1.0, 1.0), (2.0, 2.0)));

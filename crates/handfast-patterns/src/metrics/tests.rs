@@ -77,7 +77,7 @@ async fn jobs() -> Result<()> {
     let world = World::new();
     let options = JobQueueOptions::default();
     let lease = options.lease;
-    let queue = JobQueue::open(world.store.clone(), namespace("jobs")?, world.sources.clone(), options).await?;
+    let queue = JobQueue::open_with(world.store.clone(), namespace("jobs")?, world.sources.clone(), options).await?;
     let job = || NewJob::new("work", &doc! {});
     queue.enqueue(job()?.unique("one")).await?;
     queue.enqueue(job()?.unique("one")).await?;
@@ -155,7 +155,8 @@ fn of_jobs() {
 async fn ledger() -> Result<()> {
     let world = World::new();
     let ledger =
-        Ledger::open(world.store.clone(), namespace("tx")?, world.sources.clone(), LedgerOptions::default()).await?;
+        Ledger::open_with(world.store.clone(), namespace("tx")?, world.sources.clone(), LedgerOptions::default())
+            .await?;
     ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await?;
     ledger.open_account(NewAccount::new("shop", "EUR").with_sequence()).await?;
     let pay = |value: i64| NewEntry::transfer("ann", "bob", value, "EUR");
@@ -216,7 +217,7 @@ async fn two_phase() -> Result<()> {
     }
     let options = TwoPhaseOptions::new("App1", accounts.clone());
     let transfers =
-        TwoPhase::open(world.store.clone(), transactions.clone(), world.sources.clone(), options.clone()).await?;
+        TwoPhase::open_with(world.store.clone(), transactions.clone(), world.sources.clone(), options.clone()).await?;
     for (id, value) in [(1, 100), (2, 2000), (3, 10)] {
         transfers.begin(id, Transfer::new("A", "B", value)).await?;
     }
@@ -269,7 +270,7 @@ async fn sync_flag() -> Result<()> {
     let (users, comments) = (namespace("users")?, namespace("comments")?);
     world.store.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
     let options = SyncFlagOptions::new([Link::new(comments.clone(), "user").field("name", "userName")]);
-    let names = SyncFlag::open(world.store.clone(), users.clone(), world.sources.clone(), options.clone()).await?;
+    let names = SyncFlag::open_with(world.store.clone(), users.clone(), world.sources.clone(), options.clone()).await?;
     for id in [8, 9] {
         let _ = names.insert_copy(&comments, doc! { "_id": id, "user": 1 }).await?;
     }
@@ -317,7 +318,8 @@ fn of_copies() {
 async fn versioned_tree() -> Result<()> {
     let world = World::new();
     let options = VersionedTreeOptions::new("tree");
-    let tree = VersionedTree::open(world.store.clone(), namespace("items")?, world.sources.clone(), options).await?;
+    let tree =
+        VersionedTree::open_with(world.store.clone(), namespace("items")?, world.sources.clone(), options).await?;
     let (mut first, mut second) = (tree.begin().await?, tree.begin().await?);
     first.put("a", doc! { "n": 1 }).await?;
     second.put("a", doc! { "n": 2 }).await?;
@@ -352,7 +354,8 @@ async fn exactly_once() -> Result<()> {
     let world = World::new();
     let pages = namespace("pages")?;
     world.store.insert_one(&pages, rawdoc! { "_id": "/", "views": 0 }).await?;
-    let once = ExactlyOnce::open(world.store.clone(), pages.clone(), world.sources.clone(), Default::default()).await?;
+    let once =
+        ExactlyOnce::open_with(world.store.clone(), pages.clone(), world.sources.clone(), Default::default()).await?;
     let (token, view) = (once.token(), Change::increment("views", 1));
     assert_eq!(once.apply(token, "/", &view).await?, UpdateOutcome::Applied);
     assert_eq!(once.apply(token, "/", &view).await?, UpdateOutcome::AlreadyApplied);
@@ -360,7 +363,8 @@ async fn exactly_once() -> Result<()> {
     let full = view.clone().guarded(doc! { "views": { "$gt": 7 } });
     assert_eq!(once.apply(once.token(), "/", &full).await?, UpdateOutcome::Refused);
 
-    let open = |store| TwoStep::open(store, pages.clone(), world.sources.clone(), view.clone(), Default::default());
+    let open =
+        |store| TwoStep::open_with(store, pages.clone(), world.sources.clone(), view.clone(), Default::default());
     let visits = open(world.store.clone()).await?;
     assert_eq!(visits.apply(visits.token(), "/").await?, UpdateOutcome::Applied);
     let first_update = Plan::at_request(Address::first(Operation::Update).of("pages"), Fault::CrashAfter);
@@ -388,7 +392,7 @@ async fn runners() -> Result<()> {
     let every = || RunnerOptions { interval: Duration::from_secs(10), jitter: 0.0, batch: 5 };
     let cancel = CancellationToken::new();
     let queue =
-        JobQueue::open(world.store.clone(), namespace("jobs")?, world.sources.clone(), Default::default()).await?;
+        JobQueue::open_with(world.store.clone(), namespace("jobs")?, world.sources.clone(), Default::default()).await?;
     queue.enqueue(NewJob::new("work", &doc! {})?).await?;
     let depth = queue.spawn_depth(every(), &cancel)?;
     let sweep = Runner::spawn("sweep", &world.sources, every(), &cancel, |_| async {
@@ -419,7 +423,7 @@ async fn schedule_and_backfill() -> Result<()> {
     let world = World::new();
     let (users, comments) = (namespace("users")?, namespace("comments")?);
     let queue =
-        JobQueue::open(world.store.clone(), namespace("jobs")?, world.sources.clone(), Default::default()).await?;
+        JobQueue::open_with(world.store.clone(), namespace("jobs")?, world.sources.clone(), Default::default()).await?;
     let schedules = Schedules::open(queue.clone(), namespace("schedules")?).await?;
     let [name, cron, zone] = ["daily", "0 9 * * *", "UTC"].map(str::to_owned);
     schedules.set(&Schedule { name, cron, zone, missed: Missed::Last, job: NewJob::new("work", &doc! {})? }).await?;
@@ -433,7 +437,7 @@ async fn schedule_and_backfill() -> Result<()> {
     world.store.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
     world.store.insert_one(&comments, rawdoc! { "_id": 8, "user": 1 }).await?;
     let options = SyncFlagOptions::new([Link::new(comments, "user").field("name", "userName")]);
-    let names = SyncFlag::open(world.store.clone(), users, world.sources.clone(), options).await?;
+    let names = SyncFlag::open_with(world.store.clone(), users, world.sources.clone(), options).await?;
     names.backfill(10).await.map(|_| ())
 }
 

@@ -180,7 +180,7 @@ impl Beginning {
 /// store.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
 ///
 /// let options = SyncFlagOptions::new([Link::new(comments.clone(), "user").field("name", "userName")]);
-/// let names = SyncFlag::open(store.clone(), users, sources, options).await?;
+/// let names = SyncFlag::open_with(store.clone(), users, sources, options).await?;
 /// names.insert_copy(&comments, doc! { "_id": 9, "user": 1, "text": "first" }).await?;
 /// let renamed = Change::new(doc! { "$set": { "name": "Mary" } });
 /// assert!(matches!(names.change(names.token(), 1, &renamed).await?, SyncOutcome::Synced { version: 1 }));
@@ -205,7 +205,15 @@ impl SyncFlag {
     /// [`Error::OtherSettings`] if other links, `tokens_max` or field names are recorded
     /// ([`SyncFlag::change_settings`]). [`Error::Invalid`] for options without a link, with two links that write to
     /// one field, or with a `tokens_max` of 0.
-    pub async fn open(
+    pub async fn open(store: Arc<dyn DocumentStore>, mains: Namespace, options: SyncFlagOptions) -> Result<Self> {
+        SyncFlag::open_with(store, mains, Sources::system()?, options).await
+    }
+
+    /// Opens it with other sources of time, randomness and ids, for tests that can be repeated.
+    ///
+    /// # Errors
+    /// Returns the errors of [`SyncFlag::open`].
+    pub async fn open_with(
         store: Arc<dyn DocumentStore>,
         mains: Namespace,
         sources: Sources,

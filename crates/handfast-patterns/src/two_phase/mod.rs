@@ -149,7 +149,7 @@ pub enum ParticipantDocument {
 /// }
 ///
 /// let options = TwoPhaseOptions::new("App1", accounts.clone());
-/// let transfers = TwoPhase::open(store.clone(), transactions, sources, options).await?;
+/// let transfers = TwoPhase::open_with(store.clone(), transactions, sources, options).await?;
 /// transfers.begin(1, Transfer::new("A", "B", 100)).await?;
 /// assert_eq!(transfers.run(1).await?, TwoPhaseOutcome::Done);
 /// transfers.begin(2, Transfer::new("A", "B", 901)).await?;
@@ -174,6 +174,18 @@ impl TwoPhase {
     /// [`TwoPhase::change_settings`]). [`Error::Invalid`] for options without a name of the application, or with a
     /// `finished_max` of 0, and if other transactions change documents of the same collections.
     pub async fn open(
+        store: Arc<dyn DocumentStore>,
+        transactions: Namespace,
+        options: TwoPhaseOptions,
+    ) -> Result<Self> {
+        TwoPhase::open_with(store, transactions, Sources::system()?, options).await
+    }
+
+    /// Opens it with other sources of time, randomness and ids, for tests that can be repeated.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TwoPhase::open`].
+    pub async fn open_with(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
         sources: Sources,

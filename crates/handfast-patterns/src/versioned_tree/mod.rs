@@ -123,7 +123,7 @@ pub struct TreeStatus {
 /// let sources = Sources::seeded(1);
 /// let store = Arc::new(MemoryStore::new(sources.clone()));
 /// let options = VersionedTreeOptions::new("catalogue");
-/// let tree = VersionedTree::open(store, Namespace::new("shop", "items")?, sources, options).await?;
+/// let tree = VersionedTree::open_with(store, Namespace::new("shop", "items")?, sources, options).await?;
 ///
 /// let version = tree
 ///     .change(|mut write| async move {
@@ -160,7 +160,15 @@ impl VersionedTree {
     /// [`Error::OtherSettings`] if other settings are recorded ([`VersionedTreeOptions::recorded`],
     /// [`VersionedTree::change_settings`]). [`Error::Invalid`] for options that are out of range. [`Error::Store`] if
     /// the store fails or cannot have unique indexes.
-    pub async fn open(
+    pub async fn open(store: Arc<dyn DocumentStore>, nodes: Namespace, options: VersionedTreeOptions) -> Result<Self> {
+        VersionedTree::open_with(store, nodes, Sources::system()?, options).await
+    }
+
+    /// Opens it with other sources of time, randomness and ids, for tests that can be repeated.
+    ///
+    /// # Errors
+    /// Returns the errors of [`VersionedTree::open`].
+    pub async fn open_with(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,
         sources: Sources,

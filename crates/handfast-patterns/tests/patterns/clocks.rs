@@ -25,7 +25,7 @@ fn set_back(world: &World, by: Duration) {
 async fn transfers(world: &World, abandoned_after: Duration) -> TwoPhase {
     let options = TwoPhaseOptions { abandoned_after, ..TwoPhaseOptions::new("App1", world.namespace("accounts")) };
     let target = world.namespace("transactions");
-    TwoPhase::open(Arc::clone(&world.store), target, world.sources.clone(), options).await.unwrap()
+    TwoPhase::open_with(Arc::clone(&world.store), target, world.sources.clone(), options).await.unwrap()
 }
 
 /// Makes a transfer whose process dies when the first account has paid.
@@ -79,7 +79,9 @@ async fn a_threshold_of_nothing_takes_every_transaction() {
 
 async fn queue(world: &World) -> JobQueue {
     let options = JobQueueOptions { lease: MINUTE, crashes_max: 1, ..JobQueueOptions::default() };
-    JobQueue::open(Arc::clone(&world.store), world.namespace("jobs"), world.sources.clone(), options).await.unwrap()
+    JobQueue::open_with(Arc::clone(&world.store), world.namespace("jobs"), world.sources.clone(), options)
+        .await
+        .unwrap()
 }
 
 async fn enqueued(queue: &JobQueue) {
@@ -181,7 +183,7 @@ async fn tree(world: &World) -> VersionedTree {
         wait: Duration::ZERO,
         ..VersionedTreeOptions::new("tree")
     };
-    VersionedTree::open(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options)
+    VersionedTree::open_with(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options)
         .await
         .unwrap()
 }

@@ -29,12 +29,12 @@ fn memory() -> Memory {
 
 async fn once(world: &World) -> Result<ExactlyOnce> {
     let store = Arc::clone(&world.store);
-    ExactlyOnce::open(store, world.namespace("days"), world.sources.clone(), memory()).await
+    ExactlyOnce::open_with(store, world.namespace("days"), world.sources.clone(), memory()).await
 }
 
 async fn two_step(world: &World) -> Result<TwoStep> {
     let (store, options) = (Arc::clone(&world.store), TwoStepOptions { memory: memory(), ..TwoStepOptions::default() });
-    TwoStep::open(store, world.namespace("days"), world.sources.clone(), count(), options).await
+    TwoStep::open_with(store, world.namespace("days"), world.sources.clone(), count(), options).await
 }
 
 /// Tokens that a program has stored durably.
@@ -441,12 +441,12 @@ async fn invalid_requests_are_refused() {
     assert!(once.apply(once.token(), 1, &Change::increment("appliedTwice", 1).or_insert()).await.is_ok());
     let memory = Memory { tokens_max: 0, ..Memory::default() };
     let forgetful =
-        ExactlyOnce::open(world.store.clone(), world.namespace("days"), world.sources.clone(), memory).await;
+        ExactlyOnce::open_with(world.store.clone(), world.namespace("days"), world.sources.clone(), memory).await;
     assert!(matches!(forgetful, Err(Error::Invalid { .. })));
     let guarded = Change::increment("n", 1).guarded(doc! {});
     let options = TwoStepOptions::default();
     let refused =
-        TwoStep::open(world.store.clone(), world.namespace("days"), world.sources.clone(), guarded, options).await;
+        TwoStep::open_with(world.store.clone(), world.namespace("days"), world.sources.clone(), guarded, options).await;
     assert!(matches!(refused, Err(Error::Invalid { .. })));
 }
 

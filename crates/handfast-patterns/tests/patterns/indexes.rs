@@ -148,7 +148,7 @@ async fn of_the_job_queue() {
             ("limited", JobQueueOptions { limits, ..JobQueueOptions::default() }),
         ] {
             let (target, sources) = (world.namespace(name), world.sources.clone());
-            let queue = JobQueue::open(Arc::clone(&world.store), target, sources, options.clone()).await.unwrap();
+            let queue = JobQueue::open_with(Arc::clone(&world.store), target, sources, options.clone()).await.unwrap();
             let job = |n: i32| NewJob::new("count", &doc! { "n": n }).unwrap();
             let kinds = ["count".to_owned()];
             for n in 0..6 {
@@ -192,7 +192,7 @@ async fn of_the_sync_flag() {
             world.store.insert_one(&users, rawdoc! { "_id": id, "name": "John" }).await.unwrap();
         }
         let options = SyncFlagOptions::new([Link::new(comments.clone(), "user").field("name", "userName")]);
-        let flag = SyncFlag::open(Arc::clone(&world.store), users, world.sources.clone(), options).await.unwrap();
+        let flag = SyncFlag::open_with(Arc::clone(&world.store), users, world.sources.clone(), options).await.unwrap();
         let _ = flag.insert_copy(&comments, doc! { "_id": 1, "user": 1 }).await.unwrap();
         let renamed = Change::new(doc! { "$set": { "name": "Mary" } });
         let _ = flag.change(flag.token(), 1, &renamed).await.unwrap();
@@ -214,7 +214,7 @@ async fn of_two_phase_commit() {
         }
         let options = TwoPhaseOptions::new("App1", world.namespace("accounts"));
         let (target, sources) = (world.namespace("transactions"), world.sources.clone());
-        let transfers = TwoPhase::open(Arc::clone(&world.store), target, sources, options).await.unwrap();
+        let transfers = TwoPhase::open_with(Arc::clone(&world.store), target, sources, options).await.unwrap();
         for id in 1..4 {
             transfers.begin(id, Transfer::new("A", "B", 1)).await.unwrap();
         }
@@ -236,7 +236,8 @@ async fn of_two_phase_commit() {
 async fn of_the_ledger() {
     let play = async |world: &World| {
         let (target, sources) = (world.namespace("tx"), world.sources.clone());
-        let ledger = Ledger::open(Arc::clone(&world.store), target, sources, LedgerOptions::default()).await.unwrap();
+        let ledger =
+            Ledger::open_with(Arc::clone(&world.store), target, sources, LedgerOptions::default()).await.unwrap();
         ledger.open_account(NewAccount::new("A", "EUR").with_minimum(0)).await.unwrap();
         ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();
         for id in 1..5 {
@@ -262,7 +263,7 @@ async fn of_versioned_trees() {
     let play = async |world: &World| {
         let options = VersionedTreeOptions::new("tree");
         let (target, sources) = (world.namespace("items"), world.sources.clone());
-        let tree = VersionedTree::open(Arc::clone(&world.store), target, sources, options).await.unwrap();
+        let tree = VersionedTree::open_with(Arc::clone(&world.store), target, sources, options).await.unwrap();
         for n in 0..4 {
             let change = |mut write: handfast_patterns::versioned_tree::Write| async move {
                 write.put("a", doc! { "n": n }).await?;
@@ -294,11 +295,11 @@ async fn of_versioned_trees() {
 async fn of_exactly_once() {
     let play = async |world: &World| {
         let (target, sources) = (world.namespace("days"), world.sources.clone());
-        let once = ExactlyOnce::open(Arc::clone(&world.store), target.clone(), sources.clone(), Memory::default());
+        let once = ExactlyOnce::open_with(Arc::clone(&world.store), target.clone(), sources.clone(), Memory::default());
         let once = once.await.unwrap();
         let count = || Change::increment("n", 1).or_insert();
         let _ = once.apply(once.token(), "today", &count()).await.unwrap();
-        let two = TwoStep::open(Arc::clone(&world.store), target, sources, count(), TwoStepOptions::default());
+        let two = TwoStep::open_with(Arc::clone(&world.store), target, sources, count(), TwoStepOptions::default());
         let two = two.await.unwrap();
         let _ = two.apply(two.token(), "today").await.unwrap();
         world.clock.advance(HOUR);

@@ -51,7 +51,7 @@ fn kinds() -> Vec<String> {
 }
 
 async fn open_with(world: &World, options: JobQueueOptions) -> Result<JobQueue> {
-    JobQueue::open(Arc::clone(&world.store), world.namespace("jobs"), world.sources.clone(), options).await
+    JobQueue::open_with(Arc::clone(&world.store), world.namespace("jobs"), world.sources.clone(), options).await
 }
 
 async fn open(world: &World) -> JobQueue {

@@ -32,7 +32,7 @@ fn options() -> LedgerOptions {
 }
 
 async fn open_with(world: &World, options: LedgerOptions) -> Result<Ledger> {
-    Ledger::open(Arc::clone(&world.store), world.namespace("tx"), world.sources.clone(), options).await
+    Ledger::open_with(Arc::clone(&world.store), world.namespace("tx"), world.sources.clone(), options).await
 }
 
 async fn open(world: &World) -> Result<Ledger> {

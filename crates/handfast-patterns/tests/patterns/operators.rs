@@ -42,7 +42,8 @@ fn is_invalid<T>(result: Result<T, Error>) -> bool {
 async fn of_a_ledger() {
     let world = World::in_memory();
     let store = Arc::clone(&world.store);
-    let ledger = Ledger::open(store, world.namespace("tx"), world.sources.clone(), Default::default()).await.unwrap();
+    let ledger =
+        Ledger::open_with(store, world.namespace("tx"), world.sources.clone(), Default::default()).await.unwrap();
     ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await.unwrap();
     let _ = ledger.post(NewEntry::transfer("cash", "ann", 100, "EUR").with_id("deposit")).await.unwrap();
     let later = DateTime::from_millis(world.sources.clock.now().timestamp_millis() + 60_000);
@@ -91,7 +92,7 @@ async fn of_a_ledger() {
 async fn of_a_job_queue() {
     let world = World::in_memory();
     let (store, options) = (Arc::clone(&world.store), JobQueueOptions::default());
-    let queue = JobQueue::open(store, world.namespace("jobs"), world.sources.clone(), options).await.unwrap();
+    let queue = JobQueue::open_with(store, world.namespace("jobs"), world.sources.clone(), options).await.unwrap();
     let job = || NewJob::new("mail", &doc! {}).unwrap();
     for id in ["claimed", "failed", "waits"] {
         queue.enqueue(job().with_id(id)).await.unwrap();
@@ -124,7 +125,7 @@ async fn of_two_phase_commits() {
         world.store.insert_one(&world.namespace("accounts"), rawdoc! { "_id": id, "balance": 10 }).await.unwrap();
     }
     let (store, options) = (Arc::clone(&world.store), TwoPhaseOptions::new("App", world.namespace("accounts")));
-    let two_phase = TwoPhase::open(store, world.namespace("tx"), world.sources.clone(), options).await.unwrap();
+    let two_phase = TwoPhase::open_with(store, world.namespace("tx"), world.sources.clone(), options).await.unwrap();
     two_phase.begin("waits", Transfer::new("A", "B", 1)).await.unwrap();
     two_phase.begin("done", Transfer::new("A", "B", 1)).await.unwrap();
     assert_eq!(two_phase.run("done").await.unwrap(), TwoPhaseOutcome::Done);
@@ -155,10 +156,11 @@ async fn of_exactly_once_updates() {
     let days = world.namespace("days");
     world.store.insert_one(&days, rawdoc! { "_id": "today", "n": 1 }).await.unwrap();
     let store = || Arc::clone(&world.store);
-    let once = ExactlyOnce::open(store(), days.clone(), world.sources.clone(), Default::default()).await.unwrap();
+    let once = ExactlyOnce::open_with(store(), days.clone(), world.sources.clone(), Default::default()).await.unwrap();
     let count = Change::increment("n", 1);
     let options = TwoStepOptions::default();
-    let two_step = TwoStep::open(store(), days.clone(), world.sources.clone(), count.clone(), options).await.unwrap();
+    let two_step =
+        TwoStep::open_with(store(), days.clone(), world.sources.clone(), count.clone(), options).await.unwrap();
     let before = all(&world, "days").await;
     for id in conditions() {
         assert_eq!(once.apply(once.token(), id.clone(), &count).await.unwrap(), UpdateOutcome::Missing, "{id}");
@@ -176,7 +178,7 @@ async fn of_sync_flags() {
     world.store.insert_one(&users, rawdoc! { "_id": "ann", "name": "Ann" }).await.unwrap();
     world.store.insert_one(&comments, rawdoc! { "_id": "first", "user": "ann", "userName": "Ann" }).await.unwrap();
     let options = SyncFlagOptions::new([Link::new(comments.clone(), "user").field("name", "userName")]);
-    let names = SyncFlag::open(Arc::clone(&world.store), users, world.sources.clone(), options).await.unwrap();
+    let names = SyncFlag::open_with(Arc::clone(&world.store), users, world.sources.clone(), options).await.unwrap();
     let renamed = Change::new(doc! { "$set": { "name": "Eve" } });
     let state = async || [all(&world, "users").await, all(&world, "comments").await];
     let before = state().await;
@@ -198,7 +200,7 @@ async fn of_versioned_trees() {
     let world = World::in_memory();
     let open = async |root: Bson| {
         let (store, options) = (Arc::clone(&world.store), VersionedTreeOptions::new(root));
-        VersionedTree::open(store, world.namespace("items"), world.sources.clone(), options).await
+        VersionedTree::open_with(store, world.namespace("items"), world.sources.clone(), options).await
     };
     let tree = open("tree".into()).await.unwrap();
     let put = async |item: Bson| {

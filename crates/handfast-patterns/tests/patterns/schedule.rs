@@ -24,7 +24,7 @@ fn schedule(cron: &str, zone: &str, missed: Missed) -> Schedule {
 
 async fn open(world: &World) -> Result<(JobQueue, Schedules)> {
     let (store, options) = (Arc::clone(&world.store), JobQueueOptions::default());
-    let queue = JobQueue::open(store, world.namespace("jobs"), world.sources.clone(), options).await?;
+    let queue = JobQueue::open_with(store, world.namespace("jobs"), world.sources.clone(), options).await?;
     let schedules = Schedules::open(queue.clone(), world.namespace("schedules")).await?;
     Ok((queue, schedules))
 }
@@ -239,7 +239,7 @@ async fn every_field_of_jobs_and_schedules_can_have_another_name() {
     let limits = Limits { concurrency: Some(2), rate: None };
     let options = JobQueueOptions { fields: other_names::<JobFields>(), ordered: true, limits, ..Default::default() };
     let target = world.namespace("jobs");
-    let queue = JobQueue::open(world.store.clone(), target, world.sources.clone(), options).await.unwrap();
+    let queue = JobQueue::open_with(world.store.clone(), target, world.sources.clone(), options).await.unwrap();
     let schedules = Schedules::open_with(queue.clone(), world.namespace("schedules"), other_names::<ScheduleFields>())
         .await
         .unwrap();

@@ -70,7 +70,7 @@ async fn sent(lost: Lost, over: impl Fn(Arc<dyn DocumentStore>, &Sources) -> Arc
     let losing = Arc::new(Losing { store: MemoryStore::new(sources.clone()), lost, begun, sent });
     let store = over(losing.clone(), &sources);
     store.insert_one(&days(), rawdoc! { "_id": 1, "counter": 0 }).await.unwrap();
-    let once = ExactlyOnce::open(store, days(), sources, Default::default()).await.unwrap();
+    let once = ExactlyOnce::open_with(store, days(), sources, Default::default()).await.unwrap();
     losing.begun.store(true, Ordering::Relaxed);
     let applied = once.apply(once.token(), 1, &Change::increment("counter", 1)).await;
     if let Err(error) = &applied {

@@ -38,7 +38,7 @@ fn options(world: &World) -> SyncFlagOptions {
 }
 
 async fn open(world: &World) -> Result<SyncFlag> {
-    SyncFlag::open(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options(world)).await
+    SyncFlag::open_with(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options(world)).await
 }
 
 fn renamed(name: &str) -> Change {
@@ -397,7 +397,7 @@ async fn settings_that_make_no_sense_are_refused() {
     let world = World::in_memory();
     let open = async |options| {
         let target = world.namespace("users");
-        SyncFlag::open(Arc::clone(&world.store), target, world.sources.clone(), options).await.err()
+        SyncFlag::open_with(Arc::clone(&world.store), target, world.sources.clone(), options).await.err()
     };
     assert!(matches!(open(SyncFlagOptions::new([])).await, Some(Error::Invalid { .. })));
     let forgetful = SyncFlagOptions { tokens_max: 0, ..options(&world) };
@@ -418,7 +418,8 @@ async fn links_by_paths_that_no_field_has_are_refused() {
     ];
     for link in links {
         let (target, options) = (world.namespace("users"), SyncFlagOptions::new([link.clone()]));
-        let opened = SyncFlag::open(Arc::clone(&world.store), target.clone(), world.sources.clone(), options).await;
+        let opened =
+            SyncFlag::open_with(Arc::clone(&world.store), target.clone(), world.sources.clone(), options).await;
         let error = opened.err().expect("refused").to_string();
         assert!(error.contains("which no field can have"), "{link:?}: {error}");
         assert!(SyncFlag::declared(Arc::clone(&world.store), &target).await.unwrap().is_none(), "{link:?}");
@@ -426,7 +427,9 @@ async fn links_by_paths_that_no_field_has_are_refused() {
     // A copy may have the `_id` of its main document, and copy the parts of it.
     let link = Link::new(comments(), "_id").field("_id.country", "country");
     let options = SyncFlagOptions::new([link]);
-    SyncFlag::open(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options).await.unwrap();
+    SyncFlag::open_with(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options)
+        .await
+        .unwrap();
 }
 
 /// A second insert of the same document changes nothing. An insert of another document with its `_id` is refused.

@@ -43,14 +43,16 @@ impl Patterns {
         let link = Link::new(namespace("comments"), "user").field("name", "userName");
         let options = TwoPhaseOptions::new("App1", namespace("accounts"));
         let patterns = Patterns {
-            once: ExactlyOnce::open(store.clone(), namespace("days"), sources.clone(), Default::default())
+            once: ExactlyOnce::open_with(store.clone(), namespace("days"), sources.clone(), Default::default())
                 .await
                 .unwrap(),
-            queue: JobQueue::open(all().0, namespace("jobs"), all().1, Default::default()).await.unwrap(),
-            ledger: Ledger::open(all().0, namespace("tx"), all().1, Default::default()).await.unwrap(),
-            two_phase: TwoPhase::open(all().0, namespace("transactions"), all().1, options).await.unwrap(),
-            names: SyncFlag::open(all().0, namespace("users"), all().1, SyncFlagOptions::new([link])).await.unwrap(),
-            tree: VersionedTree::open(all().0, namespace("items"), all().1, VersionedTreeOptions::new("tree"))
+            queue: JobQueue::open_with(all().0, namespace("jobs"), all().1, Default::default()).await.unwrap(),
+            ledger: Ledger::open_with(all().0, namespace("tx"), all().1, Default::default()).await.unwrap(),
+            two_phase: TwoPhase::open_with(all().0, namespace("transactions"), all().1, options).await.unwrap(),
+            names: SyncFlag::open_with(all().0, namespace("users"), all().1, SyncFlagOptions::new([link]))
+                .await
+                .unwrap(),
+            tree: VersionedTree::open_with(all().0, namespace("items"), all().1, VersionedTreeOptions::new("tree"))
                 .await
                 .unwrap(),
         };

@@ -27,7 +27,7 @@ fn options(world: &World, application: &str) -> TwoPhaseOptions {
 }
 
 async fn open_with(world: &World, options: TwoPhaseOptions) -> Result<TwoPhase> {
-    TwoPhase::open(Arc::clone(&world.store), world.namespace("transactions"), world.sources.clone(), options).await
+    TwoPhase::open_with(Arc::clone(&world.store), world.namespace("transactions"), world.sources.clone(), options).await
 }
 
 async fn open(world: &World, application: &str) -> Result<TwoPhase> {

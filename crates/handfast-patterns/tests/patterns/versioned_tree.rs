@@ -25,7 +25,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 async fn open(world: &World) -> Result<VersionedTree> {
     let options = VersionedTreeOptions { wait: Duration::ZERO, ..VersionedTreeOptions::new("tree") };
-    VersionedTree::open(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options).await
+    VersionedTree::open_with(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options).await
 }
 
 async fn all(world: &World, collection: &str) -> Vec<Document> {

@@ -12,7 +12,7 @@ use crate::state::Shared;
 
 impl Pattern for ExactlyOnce {
     async fn open(shared: &Shared, namespace: Namespace) -> CommandResult<Self> {
-        Ok(ExactlyOnce::open(store_of(shared), namespace, shared.sources.clone(), Memory::default()).await?)
+        Ok(ExactlyOnce::open_with(store_of(shared), namespace, shared.sources.clone(), Memory::default()).await?)
     }
 
     fn on(&self, store: Arc<dyn DocumentStore>) -> Self {

@@ -36,7 +36,7 @@ impl ReadPattern for SyncFlag {
 /// Opens main documents with these settings, which are recorded if none are.
 pub(crate) async fn open(shared: &Shared, mains: Namespace, options: SyncFlagOptions) -> CommandResult<SyncFlag> {
     check(&options, &mains)?;
-    Ok(SyncFlag::open(store_of(shared), mains, shared.sources.clone(), options).await?)
+    Ok(SyncFlag::open_with(store_of(shared), mains, shared.sources.clone(), options).await?)
 }
 
 /// Returns the recorded settings.

@@ -48,7 +48,7 @@ pub(crate) async fn open(
     // The collections of earlier settings are known only when the pattern is open, which creates indexes there.
     let read = TwoPhase::attach(Arc::clone(&store), transactions.clone(), sources.clone(), options.clone()).await?;
     check(&read, &transactions)?;
-    let open = TwoPhase::open(store, transactions.clone(), sources, options).await?;
+    let open = TwoPhase::open_with(store, transactions.clone(), sources, options).await?;
     // Another client may have changed the record in between.
     check(&open, &transactions)?;
     Ok(open)

@@ -16,7 +16,7 @@ const ROOT: &str = "";
 impl Pattern for VersionedTree {
     async fn open(shared: &Shared, namespace: Namespace) -> CommandResult<Self> {
         let options = options(shared, &namespace).await?;
-        Ok(VersionedTree::open(store_of(shared), namespace, shared.sources.clone(), options).await?)
+        Ok(VersionedTree::open_with(store_of(shared), namespace, shared.sources.clone(), options).await?)
     }
 
     fn on(&self, store: Arc<dyn DocumentStore>) -> Self {

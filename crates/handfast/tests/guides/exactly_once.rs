@@ -1,6 +1,3 @@
-use std::sync::Arc;
-
-use handfast::Sources;
 use handfast::patterns::{Change, ExactlyOnce};
 use handfast::prelude::*;
 
@@ -8,9 +5,8 @@ use handfast::prelude::*;
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let database = Database::open(directory.path()).await?;
-    let store = Arc::new((*database).clone());
     let pages = Namespace::new("site", "pages")?;
-    let views = ExactlyOnce::open(store, pages.clone(), Sources::system()?, Default::default()).await?;
+    let views = ExactlyOnce::open(database.store(), pages.clone(), Default::default()).await?;
 
     let token = views.token();
     let view = Change::increment("views", 1).or_insert();

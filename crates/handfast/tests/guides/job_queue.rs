@@ -1,9 +1,7 @@
-use std::sync::Arc;
 use std::time::Duration;
 
-use handfast::Sources;
 use handfast::patterns::job_queue::JobState;
-use handfast::patterns::{CancellationToken, JobError, JobQueue, JobQueueOptions, NewJob, Worker};
+use handfast::patterns::{CancellationToken, JobQueue, JobQueueOptions, NewJob, Worker};
 use handfast::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +14,13 @@ struct Mail {
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let database = Database::open(directory.path()).await?;
-    let store = Arc::new((*database).clone());
     let jobs = Namespace::new("shop", "jobs")?;
-    let queue = JobQueue::open(store, jobs, Sources::system()?, JobQueueOptions::default()).await?;
+    let queue = JobQueue::open(database.store(), jobs, JobQueueOptions::default()).await?;
     queue.enqueue(NewJob::new("mail", &Mail { to: "ann".to_owned() })?).await?;
 
     let worker = Worker::new(queue.clone(), "worker1").handle("mail", |_, mail: Mail| async move {
         println!("sending an e-mail to {}", mail.to);
-        Ok::<_, JobError>(())
+        anyhow::Ok(())
     });
     let running = worker.spawn(&CancellationToken::new())?;
     while queue.list(JobState::Done, 1).await?.is_empty() {

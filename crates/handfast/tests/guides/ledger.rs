@@ -1,6 +1,3 @@
-use std::sync::Arc;
-
-use handfast::Sources;
 use handfast::patterns::ledger::Posting;
 use handfast::patterns::{Ledger, LedgerOptions, NewAccount, NewEntry};
 use handfast::prelude::*;
@@ -9,9 +6,8 @@ use handfast::prelude::*;
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let database = Database::open(directory.path()).await?;
-    let store = Arc::new((*database).clone());
     let entries = Namespace::new("bank", "tx")?;
-    let ledger = Ledger::open(store, entries, Sources::system()?, LedgerOptions::default()).await?;
+    let ledger = Ledger::open(database.store(), entries, LedgerOptions::default()).await?;
     ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await?;
 
     let deposit = NewEntry::transfer("cash", "ann", 10_000, "EUR").with_id("deposit 1");

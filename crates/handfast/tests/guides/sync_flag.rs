@@ -1,6 +1,3 @@
-use std::sync::Arc;
-
-use handfast::Sources;
 use handfast::patterns::{Change, Link, SyncFlag, SyncFlagOptions};
 use handfast::prelude::*;
 
@@ -8,12 +5,11 @@ use handfast::prelude::*;
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let database = Database::open(directory.path()).await?;
-    let store = Arc::new((*database).clone());
     let (users, comments) = (Namespace::new("site", "users")?, Namespace::new("site", "comments")?);
     database.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
 
     let link = Link::new(comments.clone(), "user").field("name", "userName");
-    let names = SyncFlag::open(store, users, Sources::system()?, SyncFlagOptions::new([link])).await?;
+    let names = SyncFlag::open(database.store(), users, SyncFlagOptions::new([link])).await?;
     let _ = names.insert_copy(&comments, doc! { "_id": 1, "user": 1, "text": "first" }).await?;
 
     let rename = Change::new(doc! { "$set": { "name": "Mary" } });

@@ -1,6 +1,3 @@
-use std::sync::Arc;
-
-use handfast::Sources;
 use handfast::patterns::{Error as PatternError, VersionedTree, VersionedTreeOptions};
 use handfast::prelude::*;
 
@@ -8,10 +5,9 @@ use handfast::prelude::*;
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let database = Database::open(directory.path()).await?;
-    let store = Arc::new((*database).clone());
     let items = Namespace::new("shop", "items")?;
     let options = VersionedTreeOptions::new("catalogue");
-    let tree = VersionedTree::open(store, items, Sources::system()?, options).await?;
+    let tree = VersionedTree::open(database.store(), items, options).await?;
 
     let mut versions = Vec::new();
     for price in [30, 25] {

@@ -92,7 +92,7 @@ impl<'a> Bench<'a> {
         let (of_database, store): (Store, Store) = (metered(), metered());
         let mut options = TwoPhaseOptions::new("bench", accounts.clone());
         (options.accounts.balance, options.accounts.overdraft) = ("count".to_owned(), true);
-        let two_phase = TwoPhase::open(store.clone(), transactions, sources.clone(), options).await?;
+        let two_phase = TwoPhase::open_with(store.clone(), transactions, sources.clone(), options).await?;
         let database = Database::percolator(of_database.clone(), sources.clone(), PercolatorOptions::default())?;
         let (two_phase, accounts) = (Arc::new(two_phase), Arc::new(accounts));
         Ok(Bench {

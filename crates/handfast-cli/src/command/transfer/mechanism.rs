@@ -237,7 +237,7 @@ async fn by_two_phase(
     rename(&mut options.fields, &arguments.open.fields)?;
     ensure_there(&*store.store, &options.accounts.namespace, "--accounts").await?;
     let accounts = options.accounts.clone();
-    let two_phase = TwoPhase::open(store.store.clone(), transactions, sources, options).await?;
+    let two_phase = TwoPhase::open_with(store.store.clone(), transactions, sources, options).await?;
     Ok(Mechanism::TwoPhase(Arc::new(ByTwoPhase { two_phase, accounts })))
 }
 
@@ -253,7 +253,7 @@ async fn by_ledger(arguments: &TransferArguments, store: &SingleDocumentStore, s
     rename(&mut options.fields, &arguments.open.fields)?;
     let accounts = namespace(database, &options.accounts, "--accounts")?;
     ensure_there(&*store.store, &accounts, "--accounts").await?;
-    let ledger = Ledger::open(store.store.clone(), entries, sources, options).await?;
+    let ledger = Ledger::open_with(store.store.clone(), entries, sources, options).await?;
     Ok(Mechanism::Ledger(Arc::new(ByLedger { ledger, asset: arguments.asset.clone() })))
 }
 

@@ -80,7 +80,7 @@ impl Transactions {
     /// Opens with all indexes.
     async fn open(&self) -> Result<TwoPhase> {
         let OpenedCollection { store, sources, namespace } = &self.collection;
-        Ok(TwoPhase::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
+        Ok(TwoPhase::open_with(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {

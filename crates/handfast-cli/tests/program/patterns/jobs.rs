@@ -12,7 +12,7 @@ use super::{Ground, Store, json, namespace, output, report, text};
 use crate::support::{assert_one_line, handfast};
 
 async fn queue(store: &Store) -> Result<JobQueue> {
-    Ok(JobQueue::open(store.shared(), namespace("jobs")?, store.sources.clone(), Default::default()).await?)
+    Ok(JobQueue::open_with(store.shared(), namespace("jobs")?, store.sources.clone(), Default::default()).await?)
 }
 
 /// Claims the next job of the queue.
@@ -348,7 +348,7 @@ async fn fields_have_other_names() -> Result<()> {
         let store = Store::open(&ground).await?;
         let mut options = handfast_patterns::JobQueueOptions::default();
         options.fields.state = "status".to_owned();
-        let queue = JobQueue::open(store.shared(), namespace("work")?, store.sources.clone(), options).await?;
+        let queue = JobQueue::open_with(store.shared(), namespace("work")?, store.sources.clone(), options).await?;
         queue.enqueue(NewJob::new("mail", &bson::doc! {})?).await?;
         drop(queue);
         store.close().await?;

@@ -12,7 +12,7 @@ use super::{Ground, Store, json, namespace, output, report, text};
 use crate::support::assert_one_line;
 
 async fn ledger(store: &Store) -> Result<Ledger> {
-    Ok(Ledger::open(store.shared(), namespace("tx")?, store.sources.clone(), Default::default()).await?)
+    Ok(Ledger::open_with(store.shared(), namespace("tx")?, store.sources.clone(), Default::default()).await?)
 }
 
 /// Posts 100 cent from cash to ann, committed, and 30 from ann to bob, not committed.
@@ -442,7 +442,7 @@ async fn commands_go_by_the_recorded_settings() -> Result<()> {
         let fields = LedgerFields { value: "cents".to_owned(), proc: "stage".to_owned(), ..LedgerFields::default() };
         let options =
             LedgerOptions { accounts: "people".to_owned(), single_entry: true, fields, ..LedgerOptions::default() };
-        let ledger = Ledger::open(store.shared(), namespace("tx")?, store.sources.clone(), options).await?;
+        let ledger = Ledger::open_with(store.shared(), namespace("tx")?, store.sources.clone(), options).await?;
         let _ = ledger.post(NewEntry::new([Change::new("ann", 5, "EUR")])).await?;
         drop(ledger);
         store.close().await?;

@@ -20,7 +20,7 @@ fn arguments<'a>(command: &[&'a str]) -> Vec<&'a str> {
 
 async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<SyncFlag> {
     let options = SyncFlagOptions::new([Link::new(namespace("comments")?, "user").field("name", "userName")]);
-    Ok(SyncFlag::open(store, namespace("users")?, sources.clone(), options).await?)
+    Ok(SyncFlag::open_with(store, namespace("users")?, sources.clone(), options).await?)
 }
 
 /// Adds two comments of John, who has been renamed to Mary; the process died before it updated the comments.
@@ -102,7 +102,7 @@ async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
     let computed = Link::new(namespace("comments")?, "user").field("name", "userName").computed("userInitial", initial);
     let options = SyncFlagOptions::new([computed]);
     SyncFlag::change_settings(store.shared(), namespace("users")?, &options).await?;
-    SyncFlag::open(store.shared(), namespace("users")?, store.sources.clone(), options).await?;
+    SyncFlag::open_with(store.shared(), namespace("users")?, store.sources.clone(), options).await?;
     store.close().await?;
     for link in [&[][..], &LINK[2..]] {
         let repair = [&["sync", "repair", "--collection", "users"], link].concat();
@@ -135,7 +135,7 @@ async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Resul
         let likes = Link::new(namespace("likes")?, "user").computed("userInitial", initial);
         let options = SyncFlagOptions::new([comments, likes]);
         store.shared.drop_collection(&namespace("users.settings")?).await?;
-        SyncFlag::open(store.shared(), namespace("users")?, store.sources.clone(), options).await?;
+        SyncFlag::open_with(store.shared(), namespace("users")?, store.sources.clone(), options).await?;
         store.close().await?;
         for link in [&[][..], &LINK[2..]] {
             for words in [&["status"][..], &["list"], &["show", "1"], &["verify"]] {
@@ -173,7 +173,7 @@ async fn deleted(ground: &Ground) -> Result<()> {
 async fn signed_by_somebody(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<SyncFlag> {
     let somebody = OnDelete::Set(doc! { "userName": "somebody" });
     let link = Link::new(namespace("comments")?, "user").field("name", "userName").on_delete(somebody);
-    Ok(SyncFlag::open(store, namespace("users")?, sources.clone(), SyncFlagOptions::new([link])).await?)
+    Ok(SyncFlag::open_with(store, namespace("users")?, sources.clone(), SyncFlagOptions::new([link])).await?)
 }
 
 async fn signatures(ground: &Ground) -> Result<Vec<String>> {
@@ -338,7 +338,7 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
         for (link, why) in wrong {
             let store = Store::open(&ground).await?;
             store.shared.drop_collection(&namespace("users.settings")?).await?;
-            SyncFlag::open(
+            SyncFlag::open_with(
                 store.shared(),
                 namespace("users")?,
                 store.sources.clone(),
@@ -356,7 +356,7 @@ async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written
         let store = Store::open(&ground).await?;
         store.shared.drop_collection(&namespace("users.settings")?).await?;
         let link = comments("user")?.field("name", "userName").field("nick", "userNick");
-        SyncFlag::open(store.shared(), namespace("users")?, store.sources.clone(), SyncFlagOptions::new([link]))
+        SyncFlag::open_with(store.shared(), namespace("users")?, store.sources.clone(), SyncFlagOptions::new([link]))
             .await?;
         store.close().await?;
         assert_eq!(report(&ground, &["sync", "verify", "--collection", "users"])?["clean"], true);

@@ -22,7 +22,7 @@ async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<TwoPha
 }
 
 async fn open_with(store: Arc<dyn DocumentStore>, sources: &Sources, options: TwoPhaseOptions) -> Result<TwoPhase> {
-    Ok(TwoPhase::open(store, namespace("transactions")?, sources.clone(), options).await?)
+    Ok(TwoPhase::open_with(store, namespace("transactions")?, sources.clone(), options).await?)
 }
 
 /// Adds transaction 1, in which A has paid B 100 of 1000; transaction 2, in which the process died when A had paid; and transaction

@@ -20,7 +20,7 @@ fn arguments<'a>(command: &[&'a str]) -> Vec<&'a str> {
 async fn filled(ground: &Ground) -> Result<()> {
     let store = Store::open(ground).await?;
     let options = VersionedTreeOptions::new("catalogue");
-    let tree = VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
+    let tree = VersionedTree::open_with(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
     for price in [30, 25, 20] {
         tree.change(|mut write| async move {
             write.put("lamp", doc! { "price": price }).await?;
@@ -111,7 +111,7 @@ async fn what_is_not_there_is_not_verified() -> Result<()> {
         let store = Store::open(&ground).await?;
         let options = VersionedTreeOptions::new("prices");
         let tree =
-            VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
+            VersionedTree::open_with(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
         drop((tree.begin().await?, tree));
         store.close().await?;
         let prices = ["--collection", "items", "--root", "prices"];
@@ -197,7 +197,7 @@ async fn a_tree_is_looked_at_by_its_record() -> Result<()> {
         options.pins = Some(namespace("held")?);
         options.fields.version = "number".to_owned();
         let tree =
-            VersionedTree::open(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
+            VersionedTree::open_with(store.shared(), namespace("items")?, store.sources.clone(), options).await?;
         tree.change(|write| async move { Ok::<_, Error>(write.with_root(doc! { "children": ["lost"] })) }).await?;
         tree.name(1, "first").await?;
         drop(tree);

@@ -17,7 +17,7 @@ const STEP: &str = "count";
 async fn counters(world: &World) -> ExactlyOnce {
     let place: Namespace = world.namespace("counters");
     world.store.insert_one(&place, rawdoc! { "_id": "a", "n": 0_i64 }).await.unwrap();
-    ExactlyOnce::open(Arc::clone(&world.store), place, world.sources.clone(), Memory::default()).await.unwrap()
+    ExactlyOnce::open_with(Arc::clone(&world.store), place, world.sources.clone(), Memory::default()).await.unwrap()
 }
 
 async fn counted(world: &World) -> i64 {

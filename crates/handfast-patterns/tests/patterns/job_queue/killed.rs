@@ -17,7 +17,8 @@ use crate::crash::{Stage, World, every_point};
 /// Makes users friends on both sides: the job of the seed, whose effects are counted.
 async fn add_friends(world: &World) -> Result<Worker> {
     let users = world.namespace("users");
-    let once = ExactlyOnce::open(Arc::clone(&world.store), users, world.sources.clone(), Memory::default()).await?;
+    let once =
+        ExactlyOnce::open_with(Arc::clone(&world.store), users, world.sources.clone(), Memory::default()).await?;
     let queue = open_with(world, JobQueueOptions::default()).await?;
     Ok(Worker::new(queue, "worker1").handle("ADD_FRIEND", move |context, friends: Friends| {
         let once = once.clone();
@@ -191,8 +192,12 @@ async fn ten_thousand_jobs_with_crashes() {
             break queue;
         }
     };
-    let effects =
-        ExactlyOnce::open(world.store.clone(), world.namespace("effects"), world.sources.clone(), Memory::default());
+    let effects = ExactlyOnce::open_with(
+        world.store.clone(),
+        world.namespace("effects"),
+        world.sources.clone(),
+        Memory::default(),
+    );
     let effects = effects.await.unwrap();
     let (mut executed, mut crashes, mut done) = (0, 0, 0);
     for first in (0..JOBS).step_by(AT_A_TIME as usize) {

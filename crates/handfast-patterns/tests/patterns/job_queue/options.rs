@@ -38,8 +38,12 @@ async fn a_job_of_any_id_is_worked_on_and_guarded_like_the_others() {
         let world = World::in_memory();
         let queue = open(&world).await;
         queue.enqueue(numbered(1).with_id(id.clone())).await.unwrap();
-        let once =
-            ExactlyOnce::open(world.store.clone(), world.namespace("sums"), world.sources.clone(), Memory::default());
+        let once = ExactlyOnce::open_with(
+            world.store.clone(),
+            world.namespace("sums"),
+            world.sources.clone(),
+            Memory::default(),
+        );
         let once = once.await.unwrap();
         let worker = Worker::new(queue.clone(), "w").handle("count", move |context, _: Document| {
             let once = once.clone();

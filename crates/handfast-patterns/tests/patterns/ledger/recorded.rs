@@ -113,7 +113,7 @@ async fn names_that_make_documents_meaningless_are_refused_at_the_first_opening(
     let in_records = async || {
         let (store, records) = (Arc::clone(&world.store), world.namespace("tx.settings"));
         let options = TwoPhaseOptions::new("App", world.namespace("people"));
-        TwoPhase::open(store, records, world.sources.clone(), options).await.map(|_| ())
+        TwoPhase::open_with(store, records, world.sources.clone(), options).await.map(|_| ())
     };
     let error = in_records().await.unwrap_err();
     assert!(error.to_string().contains("has recorded settings of another pattern"), "{error}");
@@ -127,7 +127,7 @@ async fn names_that_make_documents_meaningless_are_refused_at_the_first_opening(
 async fn accounts_and_authorisations_belong_to_one_ledger() {
     let world = World::in_memory();
     let open_at = async |entries: &str, options: LedgerOptions| {
-        Ledger::open(Arc::clone(&world.store), world.namespace(entries), world.sources.clone(), options).await
+        Ledger::open_with(Arc::clone(&world.store), world.namespace(entries), world.sources.clone(), options).await
     };
     let named = |accounts: &str, holds: &str| LedgerOptions {
         accounts: accounts.to_owned(),
@@ -173,7 +173,7 @@ async fn collections_that_a_ledger_no_longer_has_are_free() {
     Ledger::change_settings(Arc::clone(&store), tx, &renamed).await.unwrap();
     open_with(&world, renamed.clone()).await.unwrap();
     let (ty, sources) = (world.namespace("ty"), world.sources.clone());
-    Ledger::open(Arc::clone(&store), ty.clone(), sources, options()).await.unwrap();
+    Ledger::open_with(Arc::clone(&store), ty.clone(), sources, options()).await.unwrap();
     let error = Ledger::change_settings(store, ty, &renamed).await.unwrap_err();
     assert!(error.to_string().contains("test.people"), "{error}");
 }
@@ -184,7 +184,7 @@ async fn a_queue_is_in_no_collection_of_a_ledger() {
     open(&world).await.unwrap();
     for collection in ["tx", "account", "hold"] {
         let (store, jobs) = (Arc::clone(&world.store), world.namespace(collection));
-        let queue = JobQueue::open(store, jobs, world.sources.clone(), Default::default()).await;
+        let queue = JobQueue::open_with(store, jobs, world.sources.clone(), Default::default()).await;
         let error = queue.err().expect("it is taken").to_string();
         assert!(error.contains(collection) && error.contains("belongs to a ledger"), "{error}");
     }

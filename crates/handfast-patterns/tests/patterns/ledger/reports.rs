@@ -203,7 +203,8 @@ async fn a_large_ledger_is_exported_without_being_held_in_memory() {
     let store = handfast_embedded::EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
     let store: Arc<dyn DocumentStore> = Arc::new(store);
     let target = handfast_store::Namespace::new("db", "tx").unwrap();
-    let ledger = Ledger::open(Arc::clone(&store), target.clone(), sources, LedgerOptions::default()).await.unwrap();
+    let ledger =
+        Ledger::open_with(Arc::clone(&store), target.clone(), sources, LedgerOptions::default()).await.unwrap();
     for number in 0..300 {
         clock.advance(Duration::from_secs(1));
         posted(&ledger, NewEntry::transfer(format!("a{number}"), format!("b{number}"), 1, "EUR").with_id(-number))

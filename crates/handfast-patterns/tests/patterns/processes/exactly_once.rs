@@ -22,7 +22,7 @@ const TASKS: u32 = 4;
 const VISITS: u32 = 5;
 
 async fn once(process: &Process, store: Arc<dyn DocumentStore>) -> Result<ExactlyOnce> {
-    ExactlyOnce::open(store, process.namespace("pages"), process.sources.clone(), memory()).await
+    ExactlyOnce::open_with(store, process.namespace("pages"), process.sources.clone(), memory()).await
 }
 
 fn memory() -> Memory {
@@ -32,7 +32,7 @@ fn memory() -> Memory {
 async fn two_step(process: &Process, store: Arc<dyn DocumentStore>) -> Result<TwoStep> {
     let count = Change::increment("views", 1).or_insert();
     let options = TwoStepOptions { memory: memory(), ..TwoStepOptions::default() };
-    TwoStep::open(store, process.namespace("pages2"), process.sources.clone(), count, options).await
+    TwoStep::open_with(store, process.namespace("pages2"), process.sources.clone(), count, options).await
 }
 
 /// Counts a visit in both forms, repeatedly until there is an answer.

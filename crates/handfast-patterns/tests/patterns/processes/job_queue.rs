@@ -29,13 +29,13 @@ fn options() -> JobQueueOptions {
 }
 
 async fn queue(process: &Process) -> Result<JobQueue> {
-    JobQueue::open(Arc::clone(&process.store), process.namespace("jobs"), process.sources.clone(), options()).await
+    JobQueue::open_with(Arc::clone(&process.store), process.namespace("jobs"), process.sources.clone(), options()).await
 }
 
 /// Counts each job in a document of its own, and then in one document of all jobs.
 async fn worker(process: &Process, work: Duration, concurrency: usize) -> Result<Worker> {
     let (counters, memory) = (process.namespace("counters"), Memory { tokens_max: TOKENS_MAX, ..Memory::default() });
-    let once = ExactlyOnce::open(Arc::clone(&process.store), counters, process.sources.clone(), memory).await?;
+    let once = ExactlyOnce::open_with(Arc::clone(&process.store), counters, process.sources.clone(), memory).await?;
     let working = process.clone();
     let options = WorkerOptions { concurrency, poll: PAUSE, ..WorkerOptions::default() };
     Ok(Worker::new(queue(process).await?, &*process.name).with_options(options).handle(

@@ -17,7 +17,7 @@ const TASKS: u32 = 4;
 async fn names(process: &Process, abandoned_after: Duration) -> Result<SyncFlag> {
     let link = Link::new(process.namespace("comments"), "user").field("name", "userName");
     let options = SyncFlagOptions { abandoned_after, ..SyncFlagOptions::new([link]) };
-    SyncFlag::open(Arc::clone(&process.store), process.namespace("users"), process.sources.clone(), options).await
+    SyncFlag::open_with(Arc::clone(&process.store), process.namespace("users"), process.sources.clone(), options).await
 }
 
 pub(super) async fn work(process: Process) -> Result<()> {

@@ -20,7 +20,8 @@ async fn tree(process: &Process) -> Result<VersionedTree> {
         attempts_max: 1000,
         ..VersionedTreeOptions::new("tree")
     };
-    VersionedTree::open(Arc::clone(&process.store), process.namespace("items"), process.sources.clone(), options).await
+    VersionedTree::open_with(Arc::clone(&process.store), process.namespace("items"), process.sources.clone(), options)
+        .await
 }
 
 /// Puts three nodes one after the other, with pauses. The root has the content of the whole tree.

@@ -139,7 +139,7 @@ async fn a_link_that_is_declared_later_is_filled() {
     options.links.push(Link::new(world.namespace("badges"), "owner").field("name", "ownerName"));
     let users = world.namespace("users");
     SyncFlag::change_settings(Arc::clone(&world.store), users.clone(), &options).await.unwrap();
-    let flag = SyncFlag::open(Arc::clone(&world.store), users, world.sources.clone(), options).await.unwrap();
+    let flag = SyncFlag::open_with(Arc::clone(&world.store), users, world.sources.clone(), options).await.unwrap();
     assert_eq!(stale(&flag).await[0].why, Stale::Behind);
     assert_eq!(flag.backfill(10).await.unwrap().done, 2);
     let expected = doc! { "_id": 1, "owner": 1, "ownerName": "Mary", "ownerVersion": 2_i64 };

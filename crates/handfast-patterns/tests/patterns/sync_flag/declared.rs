@@ -18,7 +18,7 @@ fn link(world: &World) -> Link {
 async fn declared(world: &World, links: impl IntoIterator<Item = Link>) -> Vec<DeclaredLink> {
     let options = SyncFlagOptions::new(links);
     let users = world.namespace("users");
-    SyncFlag::open(Arc::clone(&world.store), users.clone(), world.sources.clone(), options).await.unwrap();
+    SyncFlag::open_with(Arc::clone(&world.store), users.clone(), world.sources.clone(), options).await.unwrap();
     SyncFlag::declared(Arc::clone(&world.store), &users).await.unwrap().expect("declared").links
 }
 
@@ -75,7 +75,7 @@ async fn whatever_differs_is_found() {
 }
 
 async fn opened(world: &World, options: SyncFlagOptions) -> Result<SyncFlag> {
-    SyncFlag::open(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options).await
+    SyncFlag::open_with(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options).await
 }
 
 /// The error names each setting, as recorded and as given. Nothing is done, and no index is created.

@@ -30,7 +30,7 @@ async fn open_with(world: &World, on_delete: OnDelete) -> Result<SyncFlag> {
     let mut options = options(world);
     options.links.truncate(1);
     options.links[0] = options.links[0].clone().on_delete(on_delete);
-    SyncFlag::open(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options).await
+    SyncFlag::open_with(Arc::clone(&world.store), world.namespace("users"), world.sources.clone(), options).await
 }
 
 async fn open_small(world: &World) -> Result<SyncFlag> {

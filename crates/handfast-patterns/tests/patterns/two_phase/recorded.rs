@@ -213,7 +213,7 @@ async fn participants_belong_to_one_collection_of_transactions() {
     accounts(&world).await;
     open(&world, "App1").await.unwrap();
     let open_others = async |options: TwoPhaseOptions| {
-        TwoPhase::open(Arc::clone(&world.store), world.namespace("refunds"), world.sources.clone(), options).await
+        TwoPhase::open_with(Arc::clone(&world.store), world.namespace("refunds"), world.sources.clone(), options).await
     };
     let plain = |accounts: &str| TwoPhaseOptions::new("App1", world.namespace(accounts));
     for options in [
@@ -232,7 +232,8 @@ async fn participants_belong_to_one_collection_of_transactions() {
         TwoPhaseOptions::recorded(Arc::clone(&world.store), &world.namespace("refunds"), "App1").await.unwrap();
     assert!(recorded.is_none(), "a collection that is refused has no settings");
     let payments = world.namespace("payments");
-    let opened = TwoPhase::open(Arc::clone(&world.store), payments, world.sources.clone(), plain("a free one")).await;
+    let opened =
+        TwoPhase::open_with(Arc::clone(&world.store), payments, world.sources.clone(), plain("a free one")).await;
     assert!(opened.is_ok(), "and keeps no collection");
     // A collection becomes free when the settings do not name it any more.
     let fewer = TwoPhaseOptions { participants: vec![world.namespace("stock")], ..options(&world, "App1") };

@@ -241,7 +241,7 @@ async fn readers_beside_writers_never_see_a_mixture() {
                 let target = world.namespace("items");
                 let tree = loop {
                     let (store, sources) = (Arc::clone(&lossy), world.sources.clone());
-                    if let Ok(tree) = VersionedTree::open(store, target.clone(), sources, options.clone()).await {
+                    if let Ok(tree) = VersionedTree::open_with(store, target.clone(), sources, options.clone()).await {
                         break tree;
                     }
                 };

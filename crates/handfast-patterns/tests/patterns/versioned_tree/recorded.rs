@@ -14,7 +14,7 @@ fn options() -> VersionedTreeOptions {
 }
 
 async fn opened(world: &World, options: VersionedTreeOptions) -> Result<VersionedTree> {
-    VersionedTree::open(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options).await
+    VersionedTree::open_with(Arc::clone(&world.store), world.namespace("items"), world.sources.clone(), options).await
 }
 
 async fn attached(world: &World, options: VersionedTreeOptions) -> Result<VersionedTree> {

@@ -32,7 +32,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     check_written(&namespace)?;
     let sources = call.shared.sources.clone();
-    let two_step = TwoStep::open(patterns::durable_store(call), namespace, sources, change, options).await?;
+    let two_step = TwoStep::open_with(patterns::durable_store(call), namespace, sources, change, options).await?;
     let round = two_step.clean_up(older, count).await?;
     let mut writer = Writer::new();
     put_count(&mut writer, "finished", round.done);

@@ -70,10 +70,10 @@ impl PatternBank {
             Kind::TwoPhase => {
                 let options =
                     TwoPhaseOptions { abandoned_after, ..TwoPhaseOptions::new(application, namespace(ACCOUNTS)?) };
-                Pattern::TwoPhase(TwoPhase::open(store.clone(), namespace(TRANSACTIONS)?, sources, options).await?)
+                Pattern::TwoPhase(TwoPhase::open_with(store.clone(), namespace(TRANSACTIONS)?, sources, options).await?)
             }
             Kind::Ledger => Pattern::Ledger(
-                Ledger::open(store.clone(), namespace(ENTRIES)?, sources, Default::default()).await?,
+                Ledger::open_with(store.clone(), namespace(ENTRIES)?, sources, Default::default()).await?,
             ),
             Kind::Unprotected => Pattern::Unprotected,
         };

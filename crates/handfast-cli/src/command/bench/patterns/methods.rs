@@ -95,19 +95,19 @@ impl Methods {
             })
         };
         let queue =
-            JobQueue::open(shared.clone(), namespace("jobs")?, sources.clone(), Default::default()).await?;
+            JobQueue::open_with(shared.clone(), namespace("jobs")?, sources.clone(), Default::default()).await?;
         let ledger =
-            Ledger::open(shared.clone(), namespace("tx")?, sources.clone(), LedgerOptions::default()).await?;
+            Ledger::open_with(shared.clone(), namespace("tx")?, sources.clone(), LedgerOptions::default()).await?;
         ledger.open_account(NewAccount::new(HOT_WITH_SEQUENCE, ASSET).with_sequence()).await?;
         let once =
-            ExactlyOnce::open(shared.clone(), namespace("once")?, sources.clone(), Default::default()).await?;
+            ExactlyOnce::open_with(shared.clone(), namespace("once")?, sources.clone(), Default::default()).await?;
         let change = Change::increment("count", 1);
         let two_step =
-            TwoStep::open(shared.clone(), namespace("two_step")?, sources.clone(), change, Default::default())
+            TwoStep::open_with(shared.clone(), namespace("two_step")?, sources.clone(), change, Default::default())
                 .await?;
         let mut options = TwoPhaseOptions::new("bench", namespace("accounts")?);
         (options.accounts.balance, options.accounts.overdraft) = ("count".to_owned(), true);
-        let two_phase = TwoPhase::open(shared, namespace("transactions")?, sources.clone(), options).await?;
+        let two_phase = TwoPhase::open_with(shared, namespace("transactions")?, sources.clone(), options).await?;
         Ok(Methods {
             job: Method::Job(Arc::new(queue)),
             job_writes: Method::JobWrites(plain("job_writes")?),
