@@ -1,5 +1,7 @@
-//! Standard deviations in one pass (Welford): mean and squared distances are kept up to date with each number.
+//! Standard deviations in one pass (Welford): mean and squared distances are kept up to date with each number. Those of two
+//! lists of numbers are merged by the formula of Chan, Golub and LeVeque (1979).
 
+use super::window::Merge;
 use crate::number::Number;
 
 /// The running mean and the sum of squared distances from it.
@@ -26,5 +28,21 @@ impl Deviation {
             return None;
         }
         Some((self.squares / divisor as f64).sqrt())
+    }
+}
+
+impl Merge for Deviation {
+    fn merge(&mut self, later: &Self) {
+        if self.count == 0 || later.count == 0 {
+            if self.count == 0 {
+                self.clone_from(later);
+            }
+            return;
+        }
+        let (here, there) = (self.count as f64, later.count as f64);
+        let distance = later.mean - self.mean;
+        self.count += later.count;
+        self.mean += distance * there / (here + there);
+        self.squares += later.squares + distance * distance * here * there / (here + there);
     }
 }

@@ -14,6 +14,7 @@ mod state;
 mod sum;
 #[cfg(test)]
 mod tests;
+pub(crate) mod window;
 
 use bson::RawBsonRef;
 

@@ -87,9 +87,14 @@ fn read_list(p: RawBsonRef<'_>) -> Result<Vec<f64>> {
 /// Returns the quantiles of numbers; null if there are no numbers.
 pub(crate) fn quantiles_of(mut numbers: Vec<f64>, quantiles: &Quantiles) -> RawBson {
     numbers.sort_by(f64::total_cmp);
+    quantiles_by(numbers.len(), |index| numbers.get(index).copied(), quantiles)
+}
+
+/// Returns the quantiles of `count` numbers, of which `nth` returns one by its place in the order, from 0.
+pub(super) fn quantiles_by(count: usize, nth: impl Fn(usize) -> Option<f64>, quantiles: &Quantiles) -> RawBson {
     let at = |p: f64| -> RawBsonRef<'static> {
-        let rank = (p * numbers.len() as f64).ceil() as usize;
-        numbers.get(rank.saturating_sub(1)).map_or(RawBsonRef::Null, |number| RawBsonRef::Double(*number))
+        let rank = (p * count as f64).ceil() as usize;
+        nth(rank.saturating_sub(1)).map_or(RawBsonRef::Null, RawBsonRef::Double)
     };
     match quantiles {
         Quantiles::Median => RawBson::from(at(0.5)),

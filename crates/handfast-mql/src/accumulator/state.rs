@@ -174,10 +174,9 @@ impl State {
     }
 
     pub(crate) fn finish(self, accumulator: &Accumulator) -> RawBson {
-        let number = |number: Option<Number>| number.map_or(RawBson::Null, RawBson::from);
         match self.gathered {
             Accumulated::Sum(sum) => RawBson::from(sum.total()),
-            Accumulated::Average(average) => number(average.result()),
+            Accumulated::Average(average) => number_or_null(average.result()),
             Accumulated::Extreme(value) | Accumulated::First(value) => value.unwrap_or(RawBson::Null),
             Accumulated::Last(value) => value,
             Accumulated::Push(values) | Accumulated::Set { values, .. } => RawBson::Array(values),
@@ -204,7 +203,7 @@ impl State {
 }
 
 /// Returns the array that an accumulator of arrays takes; none for a missing field.
-fn array<'v>(name: &str, value: &'v Value<'_>) -> Result<Option<&'v RawArray>> {
+pub(super) fn array<'v>(name: &str, value: &'v Value<'_>) -> Result<Option<&'v RawArray>> {
     match value.get() {
         None => Ok(None),
         Some(RawBsonRef::Array(array)) => Ok(Some(array)),
@@ -215,8 +214,12 @@ fn array<'v>(name: &str, value: &'v Value<'_>) -> Result<Option<&'v RawArray>> {
     }
 }
 
-fn number(value: &Value<'_>) -> Option<Number> {
+pub(super) fn number(value: &Value<'_>) -> Option<Number> {
     value.get().and_then(Number::of)
+}
+
+pub(super) fn number_or_null(number: Option<Number>) -> RawBson {
+    number.map_or(RawBson::Null, RawBson::from)
 }
 
 /// Keeps the smaller or greater of two values, depending on the direction; ignores null and missing values.

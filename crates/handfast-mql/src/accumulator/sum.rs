@@ -1,5 +1,6 @@
 //! Sums and averages over the four numeric types.
 
+use super::window::Merge;
 use crate::{decimal::Decimal, number::Number};
 
 /// A sum: whole numbers exactly, doubles with their rounding errors, decimals as decimals.
@@ -96,6 +97,18 @@ impl Sum {
     }
 }
 
+impl Merge for Sum {
+    fn merge(&mut self, later: &Self) {
+        self.whole = self.whole.saturating_add(later.whole);
+        self.add_double(later.double);
+        self.lost += later.lost;
+        if later.widest == WidestType::Decimal {
+            self.decimal = self.decimal.add(later.decimal);
+        }
+        self.widest = self.widest.max(later.widest);
+    }
+}
+
 /// An average: a decimal if there are decimals, else a double; none if there are no numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Average {
@@ -117,5 +130,12 @@ impl Average {
             Number::Decimal(total) => Number::Decimal(total.divide(Decimal::from(self.count))),
             _ => Number::Double(self.sum.doubles() / self.count as f64),
         })
+    }
+}
+
+impl Merge for Average {
+    fn merge(&mut self, later: &Self) {
+        self.sum.merge(&later.sum);
+        self.count += later.count;
     }
 }

@@ -2,7 +2,7 @@
 
 use bson::{RawBsonRef, RawDocument, rawdoc};
 
-use super::{BucketAuto, Facet, Group, Pipeline, Redact, SortStage, Stage, Unwind, bucket, foreign};
+use super::{BucketAuto, Facet, Group, Pipeline, Redact, SetWindowFields, SortStage, Stage, Unwind, bucket, foreign};
 use crate::{
     context::CompileOptions,
     error::{Code, Error, Result},
@@ -161,7 +161,6 @@ const UNSUPPORTED: &[&str] = &[
     "$scoreFusion",
     "$search",
     "$searchMeta",
-    "$setWindowFields",
     "$shardedDataDistribution",
     "$vectorSearch",
 ];
@@ -202,6 +201,7 @@ fn stage(source: &RawDocument, stage_context: StageContext<'_>) -> Result<Vec<St
         "$replaceWith" => Stage::ReplaceRoot(Expression::compile(argument, options)?),
         "$bucket" => return bucket::bucket(argument, options),
         "$bucketAuto" => Stage::BucketAuto(BucketAuto::compile(argument, options)?),
+        "$setWindowFields" => Stage::SetWindowFields(Box::new(SetWindowFields::compile(argument, options)?)),
         "$sample" => Stage::Sample(sample(argument)?),
         "$facet" => Stage::Facet(facet(argument, stage_context)?),
         "$redact" => Stage::Redact(Redact::compile(argument, options)?),

@@ -37,6 +37,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 mod unwind;
+mod window;
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -50,6 +51,7 @@ pub use self::{
     redact::Redact,
     sort::SortStage,
     unwind::Unwind,
+    window::SetWindowFields,
 };
 use crate::{
     context::{CompileOptions, Context},
@@ -90,6 +92,8 @@ pub enum Stage {
     ReplaceRoot(Expression),
     /// `$bucketAuto`.
     BucketAuto(BucketAuto),
+    /// `$setWindowFields`.
+    SetWindowFields(Box<SetWindowFields>),
     /// `$sample`, with the number of documents.
     Sample(u64),
     /// `$facet`.

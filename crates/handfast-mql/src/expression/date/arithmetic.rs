@@ -87,6 +87,11 @@ fn amount_max(unit: Unit) -> u64 {
     u64::MAX / millis.unsigned_abs()
 }
 
+/// Adds units to an instant in UTC, in milliseconds; `None` if the result is no date.
+pub(crate) fn add_units(start: i64, unit: Unit, amount: i64) -> Option<i64> {
+    add(start, unit, amount, &Zone::UTC)
+}
+
 /// Adds units to an instant; `None` if the result is no date.
 pub(super) fn add(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
     match unit.length() {

@@ -16,7 +16,9 @@ mod zone;
 use bson::RawBsonRef;
 
 use self::civil::Civil;
-pub(crate) use self::{arguments::object_id_millis, format::iso_text, parse::parse_text};
+pub(crate) use self::{
+    arguments::object_id_millis, arithmetic::add_units, format::iso_text, parse::parse_text, unit::Unit,
+};
 use super::{compile::Compiler, node::Node};
 use crate::error::Result;
 

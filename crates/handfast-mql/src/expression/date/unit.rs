@@ -5,7 +5,7 @@ use crate::error::{Code, Error, Result};
 
 /// A unit of time, as `$dateAdd`, `$dateDiff` and `$dateTrunc` name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     Year,
     Quarter,
     Month,
@@ -18,7 +18,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    pub(super) fn parse(name: &str) -> Result<Unit> {
+    pub(crate) fn parse(name: &str) -> Result<Unit> {
         Ok(match name {
             "year" => Unit::Year,
             "quarter" => Unit::Quarter,
@@ -32,6 +32,15 @@ impl Unit {
             other => return Err(Error::new(Code::FailedToParse, format!("unknown time unit value: {other}"))),
         })
     }
+
+    /// Returns the milliseconds of a unit that always has the same length in UTC: a week or a shorter one.
+    pub(crate) fn exact_millis(self) -> Option<i64> {
+        match self.length() {
+            Length::Months(_) => None,
+            Length::Local(millis) | Length::Exact(millis) => Some(millis),
+        }
+    }
+
     pub(super) fn length(self) -> Length {
         match self {
             Unit::Year => Length::Months(12),

@@ -47,6 +47,7 @@ fn every_stage_that_holds_its_input_has_a_memory_limit() {
         doc! { "$group": { "_id": null, "texts": { "$addToSet": { "$concat": ["$text", { "$toString": "$_id" }] } } } },
         doc! { "$bucketAuto": { "groupBy": "$_id", "buckets": 3 } },
         doc! { "$sample": { "size": 100 } },
+        doc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "n": { "$count": {} } } } },
         doc! { "$facet": { "all": [] } },
     ] {
         let pipeline = compile(stage.clone()).unwrap();
@@ -67,6 +68,7 @@ fn all_stages_share_one_memory_limit() {
         doc! { "$group": { "_id": "$_id", "text": { "$first": "$text" } } },
         doc! { "$bucketAuto": { "groupBy": "$_id", "buckets": 3 } },
         doc! { "$sample": { "size": 100 } },
+        doc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "n": { "$count": {} } } } },
         doc! { "$facet": { "all": [] } },
     ] {
         let error = compile(stage.clone()).unwrap().run(documents(), &context).unwrap_err();
@@ -81,7 +83,12 @@ fn large_results_are_returned_in_portions_and_count_until_then() {
     let documents = (0..30).map(|n| doc! { "_id": 29 - n, "text": "x".repeat(500_000) });
     let total = StageTotal::new(100_000_000);
     let context = context().with_memory(QueryMemory { total: total.clone(), ..QueryMemory::default() });
-    for stage in [doc! { "$sort": { "_id": 1 } }, doc! { "$group": { "_id": "$_id", "text": { "$first": "$text" } } }] {
+    let window = doc! { "sortBy": { "_id": 1 }, "output": { "n": { "$count": {} } } };
+    for stage in [
+        doc! { "$sort": { "_id": 1 } },
+        doc! { "$setWindowFields": window },
+        doc! { "$group": { "_id": "$_id", "text": { "$first": "$text" } } },
+    ] {
         let pipeline = compile(bson!([stage.clone()])).unwrap();
         let mut chain = chain(pipeline.stages(), &context).unwrap();
         let mut out = Vec::new();

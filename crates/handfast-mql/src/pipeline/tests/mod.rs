@@ -6,6 +6,7 @@ mod group;
 mod project;
 mod random;
 mod stages;
+mod window;
 
 use bson::{Bson, Document, RawDocumentBuf};
 

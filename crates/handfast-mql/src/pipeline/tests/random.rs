@@ -24,6 +24,7 @@ fn any_stage() -> impl Strategy<Value = Document> {
         "$bucket",
         "$bucketAuto",
         "$sample",
+        "$setWindowFields",
         "$facet",
         "$redact",
         "$documents",
@@ -65,6 +66,14 @@ fn any_stage() -> impl Strategy<Value = Document> {
         "$add",
         "$gt",
         "$expr",
+        "partitionBy",
+        "window",
+        "documents",
+        "range",
+        "$shift",
+        "by",
+        "$linearFill",
+        "$rank",
     ];
     let leaf = prop_oneof![
         Just(bson::Bson::Null),

@@ -217,7 +217,7 @@ fn invalid_pipelines_are_refused() {
     check_error(bson!([{ "$match": {}, "$limit": 1 }]), 40323);
     check_error(bson!([{ "$out": "x" }, { "$match": {} }]), 40601);
     check_error(bson!([{ "$merge": "x" }, { "$match": {} }]), 40601);
-    check_error(bson!([{ "$setWindowFields": {} }]), 238);
+    check_error(bson!([{ "$geoNear": {} }]), 238);
     check_error(bson!([{ "$project": { "a": { "$foo": 1 } } }]), 31325);
     check_error(bson!([{ "$project": { "a": { "$add": [{ "$foo": 1 }] } } }]), 168);
     check_error(bson!([{ "$addFields": { "a": { "$foo": 1 } } }]), 168);
