@@ -2,7 +2,10 @@
 
 use bson::{RawBsonRef, RawDocument, rawdoc};
 
-use super::{BucketAuto, Facet, Group, Pipeline, Redact, SetWindowFields, SortStage, Stage, Unwind, bucket, foreign};
+use super::{
+    BucketAuto, Densify, Facet, Group, Pipeline, Redact, SetWindowFields, SortStage, Stage, Unwind, bucket, fill,
+    foreign,
+};
 use crate::{
     context::CompileOptions,
     error::{Code, Error, Result},
@@ -146,8 +149,6 @@ const UNSUPPORTED: &[&str] = &[
     "$changeStreamSplitLargeEvent",
     "$collStats",
     "$currentOp",
-    "$densify",
-    "$fill",
     "$geoNear",
     "$indexStats",
     "$listLocalSessions",
@@ -202,6 +203,8 @@ fn stage(source: &RawDocument, stage_context: StageContext<'_>) -> Result<Vec<St
         "$bucket" => return bucket::bucket(argument, options),
         "$bucketAuto" => Stage::BucketAuto(BucketAuto::compile(argument, options)?),
         "$setWindowFields" => Stage::SetWindowFields(Box::new(SetWindowFields::compile(argument, options)?)),
+        "$densify" => Stage::Densify(Box::new(Densify::compile(argument, options)?)),
+        "$fill" => return fill::fill(argument, options),
         "$sample" => Stage::Sample(sample(argument)?),
         "$facet" => Stage::Facet(facet(argument, stage_context)?),
         "$redact" => Stage::Redact(Redact::compile(argument, options)?),

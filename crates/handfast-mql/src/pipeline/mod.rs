@@ -23,7 +23,9 @@
 
 mod bucket;
 mod compile;
+mod densify;
 mod facet;
+mod fill;
 pub mod foreign;
 mod group;
 mod memory;
@@ -43,6 +45,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 pub use self::{
     bucket::BucketAuto,
+    densify::Densify,
     facet::Facet,
     foreign::{GraphLookup, Lookup, Merge, Out, UnionWith, check_target_database},
     group::{Accumulation, Group},
@@ -94,6 +97,8 @@ pub enum Stage {
     BucketAuto(BucketAuto),
     /// `$setWindowFields`.
     SetWindowFields(Box<SetWindowFields>),
+    /// `$densify`.
+    Densify(Box<Densify>),
     /// `$sample`, with the number of documents.
     Sample(u64),
     /// `$facet`.
@@ -124,7 +129,7 @@ impl Pipeline {
         compile::pipeline(stages, options)
     }
 
-    /// Returns the stages, in order. `$sortByCount` and `$bucket` are replaced by the stages that they abbreviate.
+    /// Returns the stages, in order. `$sortByCount`, `$bucket` and `$fill` are replaced by the stages that they abbreviate.
     pub fn stages(&self) -> &[Stage] {
         &self.stages
     }

@@ -48,6 +48,7 @@ fn every_stage_that_holds_its_input_has_a_memory_limit() {
         doc! { "$bucketAuto": { "groupBy": "$_id", "buckets": 3 } },
         doc! { "$sample": { "size": 100 } },
         doc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "n": { "$count": {} } } } },
+        doc! { "$densify": { "field": "_id", "range": { "step": 1, "bounds": "full" } } },
         doc! { "$facet": { "all": [] } },
     ] {
         let pipeline = compile(stage.clone()).unwrap();
@@ -69,6 +70,7 @@ fn all_stages_share_one_memory_limit() {
         doc! { "$bucketAuto": { "groupBy": "$_id", "buckets": 3 } },
         doc! { "$sample": { "size": 100 } },
         doc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "n": { "$count": {} } } } },
+        doc! { "$densify": { "field": "_id", "range": { "step": 1, "bounds": "full" } } },
         doc! { "$facet": { "all": [] } },
     ] {
         let error = compile(stage.clone()).unwrap().run(documents(), &context).unwrap_err();

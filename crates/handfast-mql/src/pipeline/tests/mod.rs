@@ -1,6 +1,8 @@
 //! Tables of cases: a pipeline, its input, the expected results.
 
 mod bounds;
+mod densify;
+mod fill;
 mod foreign;
 mod group;
 mod project;
