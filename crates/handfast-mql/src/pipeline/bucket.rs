@@ -6,6 +6,7 @@ use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc
 
 use super::{
     Stage,
+    granularity::{Granularity, groupable},
     group::{Accumulation, Group, accumulation, add, bytes, finish, start},
     memory::{ENTRY_BYTES, StageMemory},
     operator::{Flow, Operator},
@@ -20,6 +21,7 @@ use crate::{
         convert::integer_of,
         value::{self, show, type_name},
     },
+    number::Number,
     order,
 };
 
@@ -194,13 +196,14 @@ pub struct BucketAuto {
     by: Expression,
     buckets: usize,
     output: Vec<Accumulation>,
+    granularity: Option<Granularity>,
 }
 
 impl BucketAuto {
-    /// Compiles `{groupBy, buckets, output}`.
+    /// Compiles `{groupBy, buckets, output, granularity}`.
     ///
     /// # Errors
-    /// 40239 to 40246 for arguments that do not fit; `NotImplemented` (238) for `granularity`.
+    /// 40239 to 40246 for arguments that do not fit; the errors of [`Granularity::read`].
     pub fn compile(argument: RawBsonRef<'_>, options: &CompileOptions) -> Result<BucketAuto> {
         let RawBsonRef::Document(document) = argument else {
             return Err(Error::new(
@@ -208,16 +211,14 @@ impl BucketAuto {
                 format!("The argument to $bucketAuto must be an object, but found type: {}.", type_name(argument)),
             ));
         };
-        let (mut by, mut buckets, mut output) = (None, None, None);
+        let (mut by, mut buckets, mut output, mut granularity) = (None, None, None, None);
         for field in value::fields(document) {
             let (key, item) = field?;
             match key.as_str() {
                 "groupBy" => by = Some(Expression::compile(grouping("$bucketAuto", 40_239, item)?, options)?),
                 "buckets" => buckets = Some(bucket_count(item)?),
                 "output" => output = Some(fields_of("$bucketAuto", 40_244, item, options)?),
-                "granularity" => {
-                    return Err(Error::new(Code::NotImplemented, "$bucketAuto with 'granularity' is not supported"));
-                }
+                "granularity" => granularity = Some(Granularity::read(item)?),
                 other => {
                     return Err(Error::new(Code(40_245), format!("Unrecognized option to $bucketAuto: {other}.")));
                 }
@@ -225,7 +226,8 @@ impl BucketAuto {
         }
         match (by, buckets) {
             (Some(by), Some(buckets)) => {
-                Ok(BucketAuto { by, buckets, output: output.map_or_else(|| count(options), Ok)? })
+                let output = output.map_or_else(|| count(options), Ok)?;
+                Ok(BucketAuto { by, buckets, output, granularity })
             }
             _ => Err(Error::new(Code(40_246), "$bucketAuto requires 'groupBy' and 'buckets' to be specified")),
         }
@@ -273,6 +275,9 @@ struct HeldDocument {
 impl Operator for Bucketing<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let by = self.stage.by.evaluate(&document, self.context)?.into_owned().unwrap_or(RawBson::Null);
+        if self.stage.granularity.is_some() {
+            groupable(by.as_raw_bson_ref())?;
+        }
         // The value is a part of the document, or about as large as the parts that it was computed from.
         self.memory.reserve(2 * document.as_bytes().len() + ENTRY_BYTES)?;
         self.held.push(HeldDocument { by, document });
@@ -288,15 +293,29 @@ impl Operator for Bucketing<'_> {
         let buckets = self.stage.buckets;
         let size = ((held.len() as f64 / buckets as f64).round() as usize).max(1);
         let mut from = 0;
+        // The lower bound of the next bucket, if it is not that of its first value.
+        let mut lower: Option<RawBson> = None;
         for number in 1..=buckets {
-            if from >= held.len() {
-                break;
-            }
-            let end = if number == buckets { held.len() } else { bucket_end(&held, from + size, collation) };
-            // The upper bound of a bucket is the lower bound of the next one; that of the last bucket is its greatest value.
-            let limit = held.get(end).or_else(|| held.last());
-            let (Some(low), Some(high)) = (held.get(from), limit) else { break };
-            let id = id_of(low.by.as_raw_bson_ref(), high.by.as_raw_bson_ref());
+            let Some(first) = held.get(from) else { break };
+            let wanted = if number == buckets { held.len() } else { (from + size).min(held.len()) };
+            let (end, low, high) = match &self.stage.granularity {
+                None => {
+                    let end = bucket_end(&held, wanted, collation);
+                    // The upper bound of a bucket is the lower bound of the next one; that of the last bucket is its greatest value.
+                    let high = held.get(end).or_else(|| held.last()).map_or(RawBson::Null, |next| next.by.clone());
+                    (end, first.by.clone(), high)
+                }
+                Some(granularity) => {
+                    let (end, high) = rounded_end(granularity, &held, wanted)?;
+                    let low = match lower.take() {
+                        Some(low) => low,
+                        None => granularity.below(groupable(first.by.as_raw_bson_ref())?),
+                    };
+                    lower = Some(high.clone());
+                    (end, low, high)
+                }
+            };
+            let id = id_of(low.as_raw_bson_ref(), high.as_raw_bson_ref());
             let id = RawBsonRef::Document(&id);
             let mut states = start(&self.stage.output, id, self.context)?;
             for HeldDocument { document, .. } in &held[from..end] {
@@ -321,6 +340,21 @@ fn bucket_end(held: &[HeldDocument], end: usize, collation: Option<&Collation>) 
         end += 1;
     }
     end
+}
+
+/// Returns the end of a bucket that should end before `wanted`, and its upper bound: the preferred number above its last value. All values
+/// below that bound are in the bucket.
+fn rounded_end(granularity: &Granularity, held: &[HeldDocument], wanted: usize) -> Result<(usize, RawBson)> {
+    let number = |place: usize| held.get(place).map(|held| groupable(held.by.as_raw_bson_ref())).transpose();
+    let last = number(wanted.saturating_sub(1))?.unwrap_or(Number::Int(0));
+    if last.is_zero() {
+        // No preferred number is next to 0: the bucket of zeros ends below the next value.
+        let end = held.partition_point(|held| Number::of(held.by.as_raw_bson_ref()).is_none_or(Number::is_zero));
+        return Ok((end, granularity.below(number(end)?.unwrap_or(last))));
+    }
+    let high = granularity.above(last);
+    let is_below = |held: &HeldDocument| order::compare(held.by.as_raw_bson_ref(), high.as_raw_bson_ref()).is_lt();
+    Ok((held.partition_point(is_below).max(wanted), high))
 }
 
 fn id_of(low: RawBsonRef<'_>, high: RawBsonRef<'_>) -> RawDocumentBuf {

@@ -27,6 +27,7 @@ mod densify;
 mod facet;
 mod fill;
 pub mod foreign;
+mod granularity;
 mod group;
 mod memory;
 mod operator;

@@ -206,7 +206,17 @@ fn bucket_auto_finds_ranges() {
     check_error(bson!([{ "$bucketAuto": { "groupBy": "$v", "buckets": 0 } }]), 40243);
     check_error(bson!([{ "$bucketAuto": { "groupBy": "$v" } }]), 40246);
     check_error(bson!([{ "$bucketAuto": { "groupBy": 1, "buckets": 1 } }]), 40239);
-    check_error(bson!([{ "$bucketAuto": { "groupBy": "$v", "buckets": 1, "granularity": "R5" } }]), 238);
+    check_error(bson!([{ "$bucketAuto": { "groupBy": "$v", "buckets": 1, "granularity": 5 } }]), 40261);
+    check_error(bson!([{ "$bucketAuto": { "groupBy": "$v", "buckets": 1, "granularity": "R6" } }]), 40257);
+    check_error(bson!([{ "$bucketAuto": { "groupBy": "$v", "buckets": 1, "granularity": "R5" } }]), 40258);
+    check_error(
+        bson!([{ "$bucketAuto": { "groupBy": { "$literal": f64::NAN }, "buckets": 1, "granularity": "R5" } }]),
+        40259,
+    );
+    check_error(
+        bson!([{ "$bucketAuto": { "groupBy": { "$literal": -1 }, "buckets": 1, "granularity": "R5" } }]),
+        40260,
+    );
 }
 
 proptest! {

@@ -4,6 +4,7 @@ mod bounds;
 mod densify;
 mod fill;
 mod foreign;
+mod granularity;
 mod group;
 mod project;
 mod random;
