@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bson::{RawBsonRef, RawDocument};
+use bson::{RawBsonRef, RawDocument, rawdoc};
 
 use super::{
     bits::{BitCondition, BitTest},
@@ -60,7 +60,7 @@ fn logical(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<O
         "comment" => return Ok(None),
         "where" => return Err(bad("$where is not supported: there is no JavaScript engine; use $expr")),
         "text" => return Err(Error::new(Code::IndexNotFound, "text index required for $text query")),
-        "sampleRate" => return Err(bad("$sampleRate is not supported")),
+        "sampleRate" => Node::Expression(Arc::new(sample_rate(value, scope)?)),
         _ => {
             return Err(bad(format!(
                 "unknown top level operator: ${operator}. If you have a field name that starts with a '$' symbol, \
@@ -68,6 +68,15 @@ fn logical(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<O
             )));
         }
     }))
+}
+
+/// Compiles `$sampleRate` to the expression that MongoDB's manual gives for it.
+fn sample_rate(value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Expression> {
+    let rate = Number::of(value).ok_or_else(|| bad("argument to $sampleRate must be a numeric type"))?.to_f64();
+    if !(0.0..=1.0).contains(&rate) {
+        return Err(bad(format!("numeric argument to $sampleRate must be in [0, 1], but is {rate}")));
+    }
+    Expression::compile(RawBsonRef::Document(&rawdoc! { "$lt": [{ "$rand": {} }, rate] }), scope.options)
 }
 
 fn branches(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Vec<Node>> {

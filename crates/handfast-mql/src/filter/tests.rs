@@ -1,6 +1,7 @@
 mod arrays;
 mod bounds;
 mod necessary;
+mod sample;
 
 use bson::oid::ObjectId;
 use bson::raw::CString;
