@@ -35,7 +35,7 @@ NOT_ASKED = {
     "$accumulator", "$array", "$changeStream", "$changeStreamSplitLargeEvent", "$collStats", "$currentOp",
     "$geoIntersects", "$geoNear", "$geoWithin", "$indexStats", "$listLocalSessions",
     "$listSampledQueries", "$listSearchIndexes", "$listSessions", "$meta", "$near", "$nearSphere", "$planCacheStats",
-    "$querySettings", "$rankFusion", "$sampleRate", "$score", "$scoreFusion", "$search", "$searchMeta",
+    "$querySettings", "$rankFusion", "$score", "$scoreFusion", "$search", "$searchMeta",
     "$shardedDataDistribution", "$vectorSearch", "$within",
     # parts of a reference to a document, and fields in examples
     "$ref", "$db", "$fee", "$path", "$price", "$tags",
