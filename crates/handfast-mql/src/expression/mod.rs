@@ -67,18 +67,19 @@ use crate::{
 /// A filter or expression of more bytes may compare so much with each element of a large document that it takes long.
 const SHORT_BYTES_MAX: usize = 1024;
 
+/// The operators and stages of which a few bytes can take any time.
+const LOOPS: &[&str] = &["$map", "$filter", "$reduce", "$setWindowFields", "$fill", "$densify"];
+
 /// Tells whether the evaluation of a filter, a stage or an expression may take any time, and belongs on a thread of its
-/// own: it has a loop (`$map`, `$filter`, `$reduce`) at any depth, or text that looks like one, or is long itself.
+/// own: it has a loop (`$map`, `$filter`, `$reduce`) or a stage that computes each result from many documents or makes many
+/// (`$setWindowFields`, `$fill`, `$densify`) at any depth, or text that looks like one, or is long itself.
 /// Everything else takes time in proportion to the bytes it reads and makes, which are bounded. The depth has been checked by the caller.
 pub fn may_take_long(written: &RawDocument) -> bool {
     written.as_bytes().len() > SHORT_BYTES_MAX || has_loop(written)
 }
 
 fn has_loop(written: &RawDocument) -> bool {
-    written
-        .iter()
-        .flatten()
-        .any(|(name, value)| matches!(name.as_str(), "$map" | "$filter" | "$reduce") || holds_loop(value))
+    written.iter().flatten().any(|(name, value)| LOOPS.contains(&name.as_str()) || holds_loop(value))
 }
 
 fn holds_loop(value: RawBsonRef<'_>) -> bool {

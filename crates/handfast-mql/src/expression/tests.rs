@@ -298,6 +298,9 @@ fn may_take_long_finds_nested_loops_and_long_expressions() {
     for (written, expected) in [
         (doc! {}, false),
         (doc! { "a": { "$gt": 1 }, "$or": [{ "b": "$map" }] }, false),
+        (doc! { "$setWindowFields": { "output": { "all": { "$push": "$v" } } } }, true),
+        (doc! { "$facet": { "a": [{ "$densify": {} }] } }, true),
+        (doc! { "$fill": { "output": {} } }, true),
         (doc! { "$expr": { "$gt": [{ "$size": { "$filter": { "input": "$a", "cond": true } } }, 1] } }, true),
         (doc! { "$project": { "a": { "b": [{ "$map": {} }] } } }, true),
         (doc! { "a": [[{ "$reduce": {} }]] }, true),
