@@ -10,7 +10,8 @@ use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_store::index::Index;
 use handfast_store::validation::Validator;
-use handfast_store::{CollectionOptions, IndexSpec, Namespace, Result as StoreResult};
+use handfast_store::view::ViewCatalog;
+use handfast_store::{CollectionOptions, IndexSpec, Namespace, Result as StoreResult, ViewDefinition};
 use imbl::OrdMap;
 
 use crate::engine::{Keyspace, View, prefix_range};
@@ -145,6 +146,17 @@ impl Catalog {
     /// Takes a name out: its collection gets another one.
     pub(crate) fn remove_name(&mut self, namespace: &Namespace) {
         self.by_name.remove(namespace);
+    }
+}
+
+impl ViewCatalog for Catalog {
+    fn options(&self, namespace: &Namespace) -> Option<&CollectionOptions> {
+        self.get(namespace).map(|collection| &collection.options)
+    }
+
+    fn views(&self, database: &str) -> Vec<(&Namespace, &ViewDefinition)> {
+        let of = self.database(database);
+        of.filter_map(|collection| Some((&collection.namespace, collection.options.view.as_ref()?))).collect()
     }
 }
 

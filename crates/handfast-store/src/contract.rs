@@ -24,6 +24,7 @@ use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 
 use crate::validation::Validator;
+use crate::view::ResolvedView;
 use crate::{
     Aggregate, AtomicBatch, BatchLimit, ChangePage, CollectionCheck, CollectionInfo, CollectionOptions,
     CollectionStats, CommitTimestamp, Count, CreateIndexes, Delete, DeleteOutcome, Distinct, DropIndexes, Explain,
@@ -79,22 +80,23 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// `NamespaceNotFound` if the collection does not exist.
     async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>>;
 
-    /// Creates an empty collection.
+    /// Creates an empty collection, or a view.
     ///
     /// # Errors
-    /// `NamespaceExists` if it exists with other options; with the same options it is left as it is.
+    /// `NamespaceExists` if it exists with other options; with the same options it is left as it is. The errors of
+    /// [`check_definition`](crate::view::check_definition) for a view.
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()>;
 
-    /// Changes the settings of an index that `collMod` can change, such as the lifetime of a TTL index.
+    /// Changes what `collMod` can change: settings of an index, such as its lifetime, the validator, the definition of a view.
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf>;
 
     /// Gives a collection another name, in one step.
     async fn rename_collection(&self, request: RenameCollection) -> Result<()>;
 
-    /// Drops a collection with its indexes; returns `false` if there was none.
+    /// Drops a collection with its indexes, or a view; returns `false` if there was none.
     async fn drop_collection(&self, namespace: &Namespace) -> Result<bool>;
 
-    /// Returns the collections of a database, ordered by name.
+    /// Returns the collections and views of a database, ordered by name.
     async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>>;
 
     /// Returns the names of the databases that have a collection, in order.
@@ -138,6 +140,11 @@ pub trait Cursor: Send {
     /// Returns the next documents: at most as many as the limit allows, but at least one if there is one. The page says whether
     /// more may follow; after the last page every further page is empty.
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page>;
+
+    /// Returns whether the documents are the output of a pipeline, as those of a view are. They may have no `_id`, or equal ones.
+    fn is_computed(&self) -> bool {
+        false
+    }
 }
 
 /// A stream of committed changes. Dropping it frees its resources.
@@ -197,5 +204,13 @@ pub trait Snapshot: Send + Sync {
     /// before the commit, which checks again.
     fn validator(&self, _namespace: &Namespace) -> Option<Arc<Validator>> {
         None
+    }
+
+    /// Returns what a view stands for at the snapshot; `None` if the name is that of a collection, or of nothing.
+    ///
+    /// # Errors
+    /// The errors of [`resolve`](crate::view::resolve).
+    fn view(&self, _namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        Ok(None)
     }
 }

@@ -17,11 +17,14 @@ mod tests;
 pub async fn expire(store: &dyn DocumentStore, now: DateTime) -> Result<u64> {
     let mut expired = 0;
     for database in store.list_databases().await? {
-        for info in store.list_collections(&database).await? {
+        let infos = store.list_collections(&database).await?;
+        for info in infos.into_iter().filter(|info| info.options.view.is_none()) {
             let namespace = Namespace::new(database.clone(), info.name)?;
             let indexes = match store.list_indexes(&namespace).await {
-                // The collection was dropped meanwhile.
-                Err(error) if error.code() == Code::NamespaceNotFound => continue,
+                // The collection was dropped meanwhile, and a view may have its name.
+                Err(error) if matches!(error.code(), Code::NamespaceNotFound | Code::CommandNotSupportedOnView) => {
+                    continue;
+                }
                 indexes => indexes?,
             };
             for filter in indexes.iter().filter_map(|index| expired_by(&index.spec, now)) {

@@ -6,7 +6,9 @@ mod namespace;
 mod watch;
 
 pub use atomic::{AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Read, WriteKind};
-pub use collection_options::{CollectionOptions, ModifyValidator, Validation, ValidationAction, ValidationLevel};
+pub use collection_options::{
+    CollectionOptions, ModifyValidator, ModifyView, Validation, ValidationAction, ValidationLevel, ViewDefinition,
+};
 pub use namespace::{DATABASE_NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 pub use watch::{FullDocument, FullDocumentBefore, Watch, WatchScope, WatchStart};
 
@@ -537,7 +539,7 @@ pub struct DropIndexes {
     pub selector: IndexSelector,
 }
 
-/// Changes an index, or the validator, of a collection (`collMod`).
+/// Changes an index, or the validator, of a collection, or the definition of a view (`collMod`).
 #[derive(Clone, Debug)]
 pub struct ModifyCollection {
     /// The collection.
@@ -546,12 +548,14 @@ pub struct ModifyCollection {
     pub index: Option<ModifyIndex>,
     /// The new settings of the validator.
     pub validator: ModifyValidator,
+    /// The new definition of a view.
+    pub view: ModifyView,
 }
 
 impl ModifyCollection {
     /// Creates a request that only checks that the collection exists.
     pub fn new(namespace: Namespace) -> Self {
-        ModifyCollection { namespace, index: None, validator: ModifyValidator::default() }
+        ModifyCollection { namespace, index: None, validator: ModifyValidator::default(), view: ModifyView::default() }
     }
 }
 

@@ -23,11 +23,12 @@ impl Drop for StopOnDrop {
 /// Checks every document and every index entry of a collection.
 ///
 /// # Errors
-/// `NamespaceNotFound` (26); `SnapshotTooOld` (239) if writers fill so much memory meanwhile that the snapshot is ended.
+/// `NamespaceNotFound` (26); `CommandNotSupportedOnView` (166); `SnapshotTooOld` (239) if writers fill so much memory meanwhile that the snapshot is ended.
 pub(crate) async fn check_collection(snapshot: Snapshot, namespace: &Namespace) -> StoreResult<CollectionCheck> {
     let collection = snapshot.catalog().get(namespace).cloned().ok_or_else(|| {
         StoreError::command(Code::NamespaceNotFound, format!("Collection '{namespace}' does not exist to validate."))
     })?;
+    handfast_store::view::refuse(namespace, &collection.options)?;
     let stop = StopOnDrop(Arc::default());
     let stopped = Arc::clone(&stop.0);
     let view = snapshot.view()?;

@@ -13,7 +13,7 @@ use handfast_store::change_stream::{is_logged, is_logged_database, record};
 use handfast_store::index::duplicate_key;
 use handfast_store::{
     CollectionOptions, CommitTimestamp, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Ticket,
-    Validation, WriteKind, insertion,
+    Validation, WriteKind, insertion, view,
 };
 
 use super::State;
@@ -250,13 +250,14 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Adds a record of a change of the catalog to the log of changes, if it is on. The operation must change something.
+    /// Adds a record of a change of the catalog to the log of changes, if it is on and this is not about a view. The operation must change something.
     pub(crate) fn log_catalog(
         &mut self,
         collection: &Collection,
         content: impl FnOnce(&Collection) -> bson::RawDocumentBuf,
     ) {
-        if self.state.log.is_some() && is_logged(&collection.namespace) {
+        let is_view = collection.options.view.is_some();
+        if self.state.log.is_some() && is_logged(&collection.namespace) && !is_view {
             self.records.add(collection.uuid, content(collection));
         }
     }
@@ -537,20 +538,48 @@ impl<'s> Writer<'s> {
     /// Returns the collection of this name, and stages its creation if it does not exist.
     pub(crate) fn ensure_collection(&mut self, namespace: &Namespace, uuid: [u8; 16]) -> StoreResult<Arc<Collection>> {
         if let Some(collection) = self.collection(namespace) {
+            view::refuse(namespace, &collection.options)?;
             return Ok(collection);
         }
+        let collection = self.add_collection(namespace, uuid, CollectionOptions::default())?;
+        // A transaction applies its writes in another order than they were made in: the collection comes before all of them.
+        let place = std::mem::take(&mut self.records.place);
+        self.log_catalog(&collection, |collection| record::of_create(&collection.namespace));
+        self.records.place = place;
+        Ok(collection)
+    }
+
+    /// Stages a new view. The log of changes has none of its changes, as the events of MongoDB.
+    ///
+    /// # Errors
+    /// Returns the errors of an invalid definition. Nothing is staged then.
+    pub(crate) fn create_view(
+        &mut self,
+        namespace: &Namespace,
+        uuid: [u8; 16],
+        options: CollectionOptions,
+    ) -> StoreResult<()> {
+        view::check_definition(&*self.state.catalog, namespace, &options)?;
+        self.add_collection(namespace, uuid, options).map(|_| ())
+    }
+
+    /// Stages a new collection or view whose name is free.
+    fn add_collection(
+        &mut self,
+        namespace: &Namespace,
+        uuid: [u8; 16],
+        options: CollectionOptions,
+    ) -> StoreResult<Arc<Collection>> {
         let catalog = Arc::make_mut(&mut self.state.catalog);
         let id = catalog.take_collection_id().ok_or_else(|| {
             StoreError::command(Code::IllegalOperation, "four billion collections have been created in this store")
         })?;
         let next = catalog.next_collection_value();
         self.state.staged.write(Keyspace::Metadata, MetadataKey::NextCollection.encode(), Some(next));
-        let collection = Arc::new(Collection::new(id, namespace.clone(), uuid));
+        let mut collection = Collection::new(id, namespace.clone(), uuid);
+        collection.set_options(options)?;
+        let collection = Arc::new(collection);
         self.put_collection(collection.clone());
-        // A transaction applies its writes in another order than they were made in: the collection comes before all of them.
-        let place = std::mem::take(&mut self.records.place);
-        self.log_catalog(&collection, |collection| record::of_create(&collection.namespace));
-        self.records.place = place;
         Ok(collection)
     }
 

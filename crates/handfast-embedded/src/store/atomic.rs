@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_store::validation::Validator;
+use handfast_store::view::{self, ResolvedView};
 use handfast_store::{
     AtomicBatch, AtomicStore, CommitTimestamp, Cursor, Find, Namespace, Result, Snapshot as StoreSnapshot,
 };
@@ -43,6 +44,10 @@ impl StoreSnapshot for OpenSnapshot {
 
     fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
         self.reader.snapshot.catalog().get(namespace)?.validator.clone()
+    }
+
+    fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        view::resolve(&**self.reader.snapshot.catalog(), namespace)
     }
 }
 

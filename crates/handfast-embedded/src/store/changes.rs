@@ -8,9 +8,10 @@ use handfast_store::change_stream::{
     ChangeLog as ReadableLog, ChangePosition, LogExtent, LogId, LogPage, LoggedChange, NO_CHANGE_LOG, history_lost,
 };
 use handfast_store::source::cluster_clock::{bits, of_bits};
+use handfast_store::view::ViewCatalog as _;
 use handfast_store::{
-    BatchLimit, ChangeStream, CommitTimestamp, Durability, Error as StoreError, Namespace, Result, Watch, blocking,
-    change_stream,
+    BatchLimit, ChangeStream, CommitTimestamp, Durability, Error as StoreError, Namespace, Result, Watch, WatchScope,
+    blocking, change_stream, view,
 };
 
 use super::EmbeddedStore;
@@ -22,6 +23,10 @@ use crate::write::log_trimming::{self, after};
 
 impl EmbeddedStore {
     pub(super) async fn open_stream(&self, request: Watch) -> Result<Box<dyn ChangeStream>> {
+        if let WatchScope::Collection(namespace) = &request.scope {
+            let snapshot = self.context.snapshot();
+            snapshot.catalog().options(namespace).map_or(Ok(()), |options| view::refuse(namespace, options))?;
+        }
         let log = Arc::new(StoreLog { store: self.clone() });
         change_stream::open(log, &self.context.sources, request).await
     }

@@ -4,16 +4,24 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
+use handfast_store::view::ResolvedView;
 use handfast_store::{
     Aggregate, ChangeStream, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes,
     Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Durability, Explain, Explained, Find,
     FindAndModify, FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace,
-    RenameCollection, Result, Update, UpdateOutcome, Watch,
+    RenameCollection, Result, Update, UpdateOutcome, Watch, view,
 };
 
 use super::EmbeddedStore;
 use crate::check::check_collection;
 use crate::write::{collections, index_build, indexes, insert, modify};
+
+impl EmbeddedStore {
+    /// Returns what a view stands for; `None` if there is none of this name.
+    fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        view::resolve(&**self.context.snapshot().catalog(), namespace)
+    }
+}
 
 #[async_trait]
 impl DocumentStore for EmbeddedStore {
@@ -26,7 +34,10 @@ impl DocumentStore for EmbeddedStore {
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
-        self.reader().find(&request)
+        match self.view(&request.namespace)? {
+            Some(view) => view::find(Arc::new(self.clone()), &self.context.sources, view, request).await,
+            None => self.reader().find(&request),
+        }
     }
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
@@ -42,24 +53,33 @@ impl DocumentStore for EmbeddedStore {
     }
 
     async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        let request = view::of_source(&**self.context.snapshot().catalog(), request)?;
         handfast_store::aggregation::open(Arc::new(self.clone()), &self.context.sources, request).await
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
-        self.reader().count(request).await
+        match self.view(&request.namespace)? {
+            Some(view) => view::count(Arc::new(self.clone()), &self.context.sources, view, request).await,
+            None => self.reader().count(request).await,
+        }
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
-        self.reader().distinct(request).await
+        match self.view(&request.namespace)? {
+            Some(view) => view::distinct(Arc::new(self.clone()), &self.context.sources, view, request).await,
+            None => self.reader().distinct(request).await,
+        }
     }
 
     async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
-        match request.explained {
-            Explained::Find(find) => self.reader().explain(find, request.verbosity).await,
-            Explained::Aggregate(aggregate) => {
-                handfast_store::aggregation::explain(self, aggregate, request.verbosity).await
-            }
-        }
+        let aggregate = match request.explained {
+            Explained::Find(find) => match self.view(&find.namespace)? {
+                Some(view) => view.find(find)?,
+                None => return self.reader().explain(find, request.verbosity).await,
+            },
+            Explained::Aggregate(aggregate) => view::of_source(&**self.context.snapshot().catalog(), aggregate)?,
+        };
+        handfast_store::aggregation::explain(self, aggregate, request.verbosity).await
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> Result<IndexCounts> {

@@ -2,6 +2,7 @@
 
 mod change_log;
 mod validator;
+mod view;
 
 use std::time::Duration;
 

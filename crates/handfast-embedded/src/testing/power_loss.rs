@@ -20,7 +20,8 @@ use bson::rawdoc;
 use handfast_sim::directory::copy;
 use handfast_store::{
     CollectionOptions, CreateIndexes, Delete, DeleteStatement, DocumentStore, DropIndexes, Durability, Find,
-    IndexSelector, IndexSpec, Insert, ModifyCollection, ModifyIndex, Namespace, RenameCollection, Sources, StoreExt,
+    IndexSelector, IndexSpec, Insert, ModifyCollection, ModifyIndex, ModifyView, Namespace, RenameCollection, Sources,
+    StoreExt, ViewDefinition,
 };
 use handfast_txn::Database;
 use tempfile::TempDir;
@@ -82,6 +83,11 @@ async fn begin(acknowledge_after_sync: bool) -> (Arc<Kept>, EmbeddedStore) {
 
 fn in_db(collection: &str) -> Namespace {
     Namespace::new("db", collection).unwrap()
+}
+
+fn view_on(source: &str) -> CollectionOptions {
+    let view = ViewDefinition { on: source.to_owned(), pipeline: Vec::new(), collation: None };
+    CollectionOptions { view: Some(view), ..CollectionOptions::default() }
 }
 
 /// Runs one request and returns its description; `None` at the end. Each gives the store a state that it never had before.
@@ -152,6 +158,19 @@ async fn request(store: &EmbeddedStore, number: usize) -> Option<&'static str> {
             store.flush().await.unwrap();
             "what was in memory was flushed"
         }
+        13 => {
+            store.create_collection(&in_db("view"), view_on("c")).await.unwrap();
+            "a view was created"
+        }
+        14 => {
+            let view = ModifyView { on: Some("implied".to_owned()), ..ModifyView::default() };
+            store.modify_collection(ModifyCollection { view, ..ModifyCollection::new(in_db("view")) }).await.unwrap();
+            "a view was changed"
+        }
+        15 => {
+            assert!(store.drop_collection(&in_db("view")).await.unwrap());
+            "a view was dropped"
+        }
         _ => return None,
     })
 }
@@ -163,7 +182,10 @@ async fn facts(store: &EmbeddedStore) -> Vec<String> {
         for info in store.list_collections(&database).await.unwrap() {
             let namespace = Namespace::new(&database, &info.name).unwrap();
             facts.push(format!("{namespace}: {info:?}"));
-            let indexes = store.list_indexes(&namespace).await.unwrap();
+            let indexes = match info.options.view {
+                Some(_) => Vec::new(),
+                None => store.list_indexes(&namespace).await.unwrap(),
+            };
             facts.extend(indexes.iter().map(|index| format!("{namespace}: {:?}", index.spec.to_document())));
             let documents = all(store.find(Find::new(namespace.clone(), rawdoc! {})).await.unwrap()).await;
             facts.extend(documents.iter().map(|document| format!("{namespace}: {document:?}")));

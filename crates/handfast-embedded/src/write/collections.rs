@@ -4,7 +4,7 @@ use handfast_mql::Code;
 use handfast_store::change_stream::record;
 use handfast_store::{
     CollectionInfo, CollectionOptions, CollectionStats, Error as StoreError, Namespace, RenameCollection,
-    Result as StoreResult, blocking, index,
+    Result as StoreResult, blocking, index, view,
 };
 
 use super::context::WriteContext;
@@ -29,6 +29,7 @@ pub(crate) async fn create_collection(
                 format!("a collection '{namespace}' already exists with different options"),
             )),
             Some(_) => Ok(()),
+            None if options.view.is_some() => writer.create_view(&namespace, uuid, options.clone()),
             None => {
                 let collection = writer.ensure_collection(&namespace, uuid)?;
                 writer.set_options(&collection, options.clone())
@@ -45,6 +46,7 @@ pub(crate) async fn rename_collection(context: &WriteContext, request: RenameCol
                 let text = format!("Source collection {from} does not exist");
                 StoreError::command(Code::NamespaceNotFound, text)
             })?;
+            view::check_rename(&**writer.catalog(), &from, &to)?;
             if from == to {
                 let text = "Can't rename a collection to itself";
                 return Err(StoreError::command(Code::IllegalOperation, text));

@@ -9,7 +9,7 @@ use handfast_store::change_stream::record;
 use handfast_store::index::{Addition, Index, addition, check_expiry_seconds, dropped, selected};
 use handfast_store::{
     DropIndexes, Error as StoreError, IndexCounts, IndexInfo, IndexSpec, ModifyCollection, Namespace,
-    Result as StoreResult,
+    Result as StoreResult, view,
 };
 
 use super::context::WriteContext;
@@ -29,6 +29,7 @@ pub(crate) async fn drop_indexes(context: &WriteContext, request: DropIndexes) -
     let before = context
         .change_catalog(move |writer| {
             let collection = existing(writer, &request.namespace)?;
+            view::refuse(&request.namespace, &collection.options)?;
             let specs = collection.index_specs();
             let positions = dropped(&request.namespace, &specs, &request.selector)?;
             let gone: Vec<_> = positions.iter().filter_map(|position| specs.get(*position)).collect();
@@ -52,6 +53,7 @@ pub(crate) async fn drop_indexes(context: &WriteContext, request: DropIndexes) -
 
 pub(crate) fn list_indexes(snapshot: &Snapshot, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
     let collection = snapshot.catalog().get(namespace).ok_or_else(|| not_found(namespace))?;
+    view::refuse(namespace, &collection.options)?;
     let complete = collection.indexes.iter().filter(|index| index.complete);
     let specs = std::iter::once(IndexSpec::id()).chain(complete.map(|index| index.spec().clone()));
     Ok(specs.map(|spec| IndexInfo { spec }).collect())
@@ -64,7 +66,9 @@ pub(crate) async fn modify_collection(
     context
         .change_catalog(move |writer| {
             let collection = existing(writer, &request.namespace)?;
-            writer.set_options(&collection, collection.options.modified(&request.validator))?;
+            let options = view::modified(&request.namespace, &collection.options, &request)?;
+            view::check_definition(&**writer.catalog(), &request.namespace, &options)?;
+            writer.set_options(&collection, options)?;
             let Some(change) = request.index else {
                 return Ok(rawdoc! {});
             };

@@ -3,7 +3,7 @@
 use bson::RawDocumentBuf;
 use handfast_mql::context::StopOnDrop;
 use handfast_mql::{Context, Filter, Sort, Sorter};
-use handfast_store::{Find, Hint, Namespace, Result as StoreResult};
+use handfast_store::{Find, Hint, Namespace, Result as StoreResult, view};
 
 use crate::catalog::{Catalog, Collection};
 use crate::committer::Latest;
@@ -29,7 +29,12 @@ impl Target {
         self.context.interrupt.stop_on_drop()
     }
 
+    /// Returns the way to the documents.
+    ///
+    /// # Errors
+    /// `CommandNotSupportedOnView` (166) for a view, and the errors of a hint.
     pub(super) fn access(&self, collection: &Collection) -> StoreResult<Access> {
+        view::refuse(&self.namespace, &collection.options)?;
         let mut find = Find::new(self.namespace.clone(), RawDocumentBuf::new());
         find.hint = self.hint.clone();
         // The plan need not give the order: `first` sorts.

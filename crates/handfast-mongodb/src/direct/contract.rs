@@ -134,6 +134,7 @@ impl DocumentStore for DirectStore {
 
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
         request.validator.refuse_any()?;
+        request.view.refuse_any()?;
         needs::check(&request, &self.server.capabilities)?;
         self.remote.define(request.namespace.database(), command::modify_collection(&request)).await
     }

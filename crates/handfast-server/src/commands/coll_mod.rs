@@ -1,9 +1,10 @@
-//! `collMod`: changes the lifetime of a TTL index, hides an index from the planner or shows it, and changes the validator.
+//! `collMod`: changes the lifetime of a TTL index, hides an index from the planner or shows it, and changes the validator, or the definition
+//! of a view.
 
 use handfast_mql::Code;
 use handfast_store::{IndexSelector, ModifyCollection, ModifyIndex};
 
-use super::create::read_validator;
+use super::create::{read_validator, read_view, visit_view};
 use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Target, Visitor};
@@ -16,7 +17,7 @@ use crate::writer::Writer;
 pub(crate) const COMMAND: Command = Command {
     name: "collMod",
     aliases: &[],
-    help: "changes an index, or the validator, of a collection",
+    help: "changes an index, or the validator, of a collection, or the definition of a view",
     access: Access::Write,
     needs: Needs::Visited(visit),
     admin_only: false,
@@ -30,6 +31,7 @@ pub(crate) const COMMAND: Command = Command {
 fn visit(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let target = Target { database: request.database, collection: request.subject.as_str().unwrap_or("") };
     visitor(Action::Structure, target)?;
+    visit_view(request, visitor)?;
     let names = ["validator", "validationLevel", "validationAction"];
     match request.body.iter().flatten().any(|(name, _)| names.contains(&name.as_str())) {
         true => visitor(Action::BypassValidation, target),
@@ -41,15 +43,15 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("collMod");
     let index = arguments.document("index")?;
+    let view = read_view(&mut arguments, &namespace)?;
     // As in `create`, these come first so that the message names the main option.
-    arguments.unsupported(&["viewOn", "pipeline"])?;
     arguments.unsupported(&["timeseries", "expireAfterSeconds"])?;
     arguments.unsupported(&["cappedSize", "cappedMax"])?;
     let validator = read_validator(&mut arguments, &namespace)?;
     arguments.unsupported(&["changeStreamPreAndPostImages", "dryRun"])?;
     arguments.finish()?;
     let index = index.map(read_index).transpose()?;
-    let document = call.store().modify_collection(ModifyCollection { namespace, index, validator }).await?;
+    let document = call.store().modify_collection(ModifyCollection { namespace, index, validator, view }).await?;
     let mut writer = Writer::new();
     writer.put_all(&document);
     Ok(writer.into())
@@ -85,7 +87,7 @@ mod tests {
         let mut server = TestServer::adjustable();
         let mut client = server.connect();
         client.run("d", rawdoc! { "create": "c" }).await;
-        for (command, option) in [(rawdoc! { "collMod": "c", "pipeline": [], "viewOn": "c" }, "viewOn")] {
+        for (command, option) in [(rawdoc! { "collMod": "c", "cappedMax": 1, "cappedSize": 1 }, "cappedSize")] {
             let expected =
                 (238, "NotImplemented".to_owned(), format!("the option 'collMod.{option}' is not supported"));
             assert_eq!(client.refused("d", command).await, expected);

@@ -31,6 +31,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("collStats");
     let scale = scale(&mut arguments)?;
     arguments.finish()?;
+    call.refuse_view(&namespace).await?;
     let stats = call.store().collection_stats(&namespace).await?;
     let mut writer = Writer::new();
     writer.put("ns", namespace.to_string());
@@ -67,6 +68,7 @@ pub(super) async fn stage(
     let count = arguments.document("count")?;
     arguments.unsupported(&["latencyStats", "queryExecStats"])?;
     arguments.finish()?;
+    call.refuse_view(namespace).await?;
     let stats = call.store().collection_stats(namespace).await?;
     if !stats.exists {
         let text = format!(

@@ -1,22 +1,26 @@
-//! `create`: creates an empty collection.
+//! `create`: creates an empty collection, or a view.
 
-use bson::RawDocument;
+use bson::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
-use handfast_store::{CollectionOptions, ModifyValidator, Namespace, ValidationAction, ValidationLevel};
+use handfast_store::view::namespaces_read;
+use handfast_store::{
+    CollectionOptions, ModifyValidator, ModifyView, Namespace, ValidationAction, ValidationLevel, ViewDefinition,
+};
 
 use super::{Access, Call, Command, InTransaction, Properties};
 use crate::arguments::Arguments;
-use crate::auth::guard::Needs;
+use crate::auth::guard::{Needs, Target, Visitor, is_protected, visit_pipeline};
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
+use crate::request::Request;
 
 pub(crate) const COMMAND: Command = Command {
     name: "create",
     aliases: &[],
-    help: "creates a collection",
+    help: "creates a collection or a view",
     access: Access::Write,
-    needs: Needs::Collection(&[Action::Structure]),
+    needs: Needs::Visited(visit),
     admin_only: false,
     confidential: false,
     versioned: true,
@@ -24,12 +28,43 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
+fn visit(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
+    let target = Target { database: request.database, collection: request.subject.as_str().unwrap_or("") };
+    visitor(Action::Structure, target)?;
+    visit_view(request, visitor)
+}
+
+/// Visits what the view reads that a command defines: otherwise a user could read through it what it cannot read itself.
+pub(super) fn visit_view(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
+    let database = request.database;
+    for element in request.body {
+        match element? {
+            (name, RawBsonRef::String(collection)) if name == "viewOn" => {
+                visitor(Action::Find, Target { database, collection })?;
+            }
+            (name, pipeline) if name == "pipeline" => visit_pipeline(database, pipeline, visitor)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("create");
+    match read_view(&mut arguments, &namespace)? {
+        ModifyView { on: Some(on), pipeline } => {
+            let view = ViewDefinition { on, pipeline: pipeline.unwrap_or_default(), collation: arguments.collation()? };
+            return create_view(call, arguments, &namespace, view).await;
+        }
+        ModifyView { on: None, pipeline: Some(_) } => {
+            let text = "'pipeline' requires 'viewOn' to also be specified";
+            return Err(CommandError::new(Code::InvalidOptions, text));
+        }
+        ModifyView { on: None, pipeline: None } => {}
+    }
     arguments.simple_collation()?;
     // The options that request a kind of collection come before those that describe it, so that the message names the main option.
-    arguments.unsupported(&["viewOn", "pipeline"])?;
     arguments.unsupported(&["timeseries", "clusteredIndex", "expireAfterSeconds"])?;
     arguments.unsupported(&["capped", "size", "max"])?;
     let options = CollectionOptions::default().modified(&read_validator(&mut arguments, &namespace)?);
@@ -52,6 +87,73 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     }
     call.store().create_collection(&namespace, options).await?;
     Ok(Answer::done())
+}
+
+/// Creates a view. The options of collections are refused beside it.
+async fn create_view(
+    call: &Call<'_>,
+    mut arguments: Arguments<'_>,
+    namespace: &Namespace,
+    view: ViewDefinition,
+) -> CommandResult<Answer> {
+    let refused =
+        |name: &str| CommandError::new(Code::InvalidOptions, format!("option not supported on a view: {name}"));
+    for name in OPTIONS_OF_COLLECTIONS {
+        if arguments.any(name)?.is_some() {
+            return Err(refused(name));
+        }
+    }
+    arguments.finish()?;
+    let options = CollectionOptions { view: Some(view), ..CollectionOptions::default() };
+    call.store().create_collection(namespace, options).await?;
+    Ok(Answer::done())
+}
+
+const OPTIONS_OF_COLLECTIONS: [&str; 14] = [
+    "capped",
+    "size",
+    "max",
+    "timeseries",
+    "clusteredIndex",
+    "expireAfterSeconds",
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "changeStreamPreAndPostImages",
+    "encryptedFields",
+    "storageEngine",
+    "indexOptionDefaults",
+    "idIndex",
+];
+
+/// Reads the definition of a view, without its collation.
+///
+/// # Errors
+/// `BadValue` (2) for an empty `viewOn`; `Unauthorized` (13) if it names a collection of the server itself, which could be read through it.
+pub(super) fn read_view(arguments: &mut Arguments<'_>, namespace: &Namespace) -> CommandResult<ModifyView> {
+    let on = arguments.text("viewOn")?;
+    if on == Some("") {
+        return Err(CommandError::new(Code::BadValue, "'viewOn' cannot be empty"));
+    }
+    // Not from a document sequence, which the check of the rights does not visit.
+    let pipeline = arguments.array("pipeline")?.map(|stages| {
+        let stage = |stage: RawBsonRef<'_>| stage.as_document().map(RawDocument::to_owned).ok_or_else(no_stage);
+        stages.into_iter().map(|element| stage(element?)).collect::<CommandResult<Vec<_>>>()
+    });
+    let view = ModifyView { on: on.map(str::to_owned), pipeline: pipeline.transpose()? };
+    let read = ViewDefinition {
+        on: view.on.clone().unwrap_or_else(|| namespace.collection().to_owned()),
+        pipeline: view.pipeline.clone().unwrap_or_default(),
+        collation: None,
+    };
+    match namespaces_read(namespace.database(), &read)?.iter().find(|read| is_protected(read)) {
+        Some(read) => Err(CommandError::new(Code::Unauthorized, format!("a view cannot read {read}"))),
+        None => Ok(view),
+    }
+}
+
+fn no_stage() -> CommandError {
+    CommandError::new(Code::TypeMismatch, "Each element of the 'pipeline' array must be an object")
 }
 
 /// Reads the options of the validator.
@@ -91,6 +193,7 @@ fn enumeration<T>(
 async fn exists(call: &Call<'_>, namespace: &Namespace) -> CommandResult<bool> {
     match call.store().list_indexes(namespace).await {
         Ok(_) => Ok(true),
+        Err(error) if error.code() == Code::CommandNotSupportedOnView => Ok(true),
         Err(error) if error.code() == Code::NamespaceNotFound => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -98,6 +201,8 @@ async fn exists(call: &Call<'_>, namespace: &Namespace) -> CommandResult<bool> {
 
 #[cfg(test)]
 mod validator_tests;
+#[cfg(test)]
+mod view_tests;
 
 #[cfg(test)]
 mod tests {
@@ -111,7 +216,6 @@ mod tests {
         let mut server = TestServer::adjustable();
         let mut client = server.connect();
         for (command, option) in [
-            (rawdoc! { "create": "x", "pipeline": [], "viewOn": "c" }, "viewOn"),
             (rawdoc! { "create": "x", "size": 1, "max": 1, "capped": true }, "capped"),
             (rawdoc! { "create": "x", "expireAfterSeconds": 1, "timeseries": {} }, "timeseries"),
         ] {

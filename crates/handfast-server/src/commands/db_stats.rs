@@ -32,7 +32,12 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let database = call.request.database;
     let (mut collections, mut indexes, mut objects) = (0_i64, 0_i64, 0_u64);
     let (mut data, mut storage, mut index_bytes) = (0_u64, 0_u64, 0_u64);
+    let mut views = 0_i64;
     for collection in call.store().list_collections(database).await? {
+        if collection.options.view.is_some() {
+            views += 1;
+            continue;
+        }
         let stats = call.store().collection_stats(&Namespace::new(database, collection.name)?).await?;
         collections += 1;
         indexes += i64::try_from(stats.index_bytes.len()).unwrap_or(i64::MAX);
@@ -42,7 +47,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         index_bytes += stats.index_bytes.iter().map(|(_, bytes)| bytes).sum::<u64>();
     }
     let mut writer = Writer::new();
-    writer.put("db", database).put("collections", collections).put("views", 0_i64).put("objects", whole(objects));
+    writer.put("db", database).put("collections", collections).put("views", views).put("objects", whole(objects));
     writer.put("avgObjSize", average(data, objects)).put("dataSize", scaled(data, scale));
     writer.put("storageSize", scaled(storage, scale)).put("indexes", indexes);
     writer.put("indexSize", scaled(index_bytes, scale)).put("totalSize", scaled(storage + index_bytes, scale));

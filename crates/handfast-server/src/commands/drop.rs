@@ -1,5 +1,7 @@
 //! `drop`: removes a collection with its indexes.
 
+use handfast_mql::Code;
+
 use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -25,8 +27,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("drop").finish()?;
     let store = call.store();
     let indexes = match store.list_indexes(&namespace).await {
-        Ok(indexes) => indexes.len(),
-        Err(error) if error.code() == handfast_mql::Code::NamespaceNotFound => 0,
+        Ok(indexes) => Some(indexes.len()),
+        Err(error) if matches!(error.code(), Code::NamespaceNotFound | Code::CommandNotSupportedOnView) => None,
         Err(error) => return Err(error.into()),
     };
     let mut writer = Writer::new();
@@ -35,7 +37,9 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let dropped = store.drop_collection(&namespace).await?;
     call.shared.patterns.forget();
     if dropped {
-        writer.put("nIndexesWas", i32::try_from(indexes).unwrap_or(i32::MAX)).put("ns", namespace.to_string());
+        // A view has no indexes.
+        writer.put_some("nIndexesWas", indexes.map(|indexes| i32::try_from(indexes).unwrap_or(i32::MAX)));
+        writer.put("ns", namespace.to_string());
     }
     Ok(writer.into())
 }

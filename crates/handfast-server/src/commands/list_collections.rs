@@ -1,7 +1,8 @@
 //! `listCollections`: opens a cursor over the collections of a database.
 
 use bson::RawDocumentBuf;
-use handfast_store::CollectionInfo;
+use handfast_store::view::DEFINITIONS;
+use handfast_store::{CollectionInfo, CollectionOptions};
 
 use super::get_more::{Opening, first_batch};
 use super::list_filter::ListFilter;
@@ -36,7 +37,12 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.finish()?;
     let filter = ListFilter::compile(call.shared, &filter)?;
     let mut documents = Vec::new();
-    for collection in call.store().list_collections(call.request.database).await? {
+    let mut collections = call.store().list_collections(call.request.database).await?;
+    if collections.iter().any(|collection| collection.options.view.is_some()) {
+        let place = collections.partition_point(|collection| collection.name.as_str() < DEFINITIONS);
+        collections.insert(place, definitions());
+    }
+    for collection in collections {
         let document = describe(&collection, name_only);
         if filter.matches(&document)? {
             documents.push(document);
@@ -47,10 +53,19 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     first_batch(call, Box::new(ListCursor::new(documents)), opening, call.shared.now()).await
 }
 
+/// Returns the collection that shows the definitions of views.
+fn definitions() -> CollectionInfo {
+    CollectionInfo { name: DEFINITIONS.to_owned(), options: CollectionOptions::default(), uuid: [0; 16] }
+}
+
 fn describe(collection: &CollectionInfo, name_only: bool) -> RawDocumentBuf {
     let mut writer = Writer::new();
-    writer.put("name", &collection.name).put("type", "collection");
-    if !name_only {
+    let is_view = collection.options.view.is_some();
+    writer.put("name", &collection.name).put("type", if is_view { "view" } else { "collection" });
+    if !name_only && is_view {
+        writer.put("options", collection.options.to_document());
+        writer.begin_document("info").put("readOnly", true).end();
+    } else if !name_only {
         writer.put("options", collection.options.to_document());
         writer.begin_document("info").put("readOnly", false).put("uuid", Uuid(collection.uuid)).end();
         writer

@@ -81,7 +81,7 @@ use std::pin::Pin;
 use bson::{RawDocumentBuf, Timestamp};
 use handfast_mql::Code;
 use handfast_mql::collation::VARIABLE;
-use handfast_store::{DocumentStore, Hint, Ticket};
+use handfast_store::{DocumentStore, Hint, Namespace, Ticket};
 
 pub(crate) use self::properties::{Access, Counter, InTransaction, Properties, SnapshotSupport, TimeLimit};
 use crate::arguments::Arguments;
@@ -118,6 +118,17 @@ impl<'a> Call<'a> {
         match self.context {
             RequestContext::RetryableWrite { ticket, .. } => Some(*ticket),
             RequestContext::Plain | RequestContext::Snapshot(_) | RequestContext::Transaction { .. } => None,
+        }
+    }
+
+    /// Refuses a view, for a command that needs a collection.
+    ///
+    /// # Errors
+    /// `CommandNotSupportedOnView` (166), and the errors of the store.
+    async fn refuse_view(&self, namespace: &Namespace) -> CommandResult<()> {
+        match self.store().list_indexes(namespace).await {
+            Err(error) if error.code() != Code::NamespaceNotFound => Err(error.into()),
+            _ => Ok(()),
         }
     }
 

@@ -11,6 +11,7 @@
 //! | [`distinct`] | the distinct values of a field |
 //! | [`validation`] | the validator of a collection, and the error of a document that does not fulfil it |
 //! | [`aggregation`] | pipelines over any store |
+//! | [`view`] | views: what a request to one means, and the check of a definition |
 
 pub mod aggregation;
 pub(crate) mod blocking;
@@ -22,3 +23,4 @@ pub mod insertion;
 pub mod page;
 pub mod selection;
 pub mod validation;
+pub mod view;

@@ -10,6 +10,7 @@ use super::state::{IndexState, State, id_key};
 use super::{MemoryStore, ticketed};
 use crate::index::{Addition, Index, addition, key_conflict};
 use crate::validation::Validator;
+use crate::view::{self, ResolvedView};
 use crate::{
     AtomicBatch, AtomicStore, BatchWrite, CommitTimestamp, Creation, Cursor, DocumentWrite, Error, Find, Namespace,
     Read, Result, Snapshot, insertion, notation,
@@ -57,7 +58,7 @@ impl MemoryStore {
         for (BatchWrite { namespace, id, write, validation, .. }, removed) in batch.writes.into_iter().zip(records) {
             let DocumentWrite::Put(document) = write else { continue };
             let document = checked(document, id.as_raw_bson_ref())?;
-            state.collection_or_new(&namespace, || self.sources().uuid());
+            state.collection_or_new(&namespace, || self.sources().uuid())?;
             let before = removed.as_ref().map(|stored| &*stored.document);
             state.validate(&namespace, before, &document, validation, &context)?;
             let record = removed.map(|stored| stored.record);
@@ -97,7 +98,8 @@ fn create(state: &mut State, creation: Creation) -> Result<()> {
         let text = format!("write conflict: the collection {namespace} was created by another client meanwhile");
         return Err(Error::command(Code::WriteConflict, text));
     }
-    state.collection_or_new(&namespace, || uuid);
+    view::check_definition(state, &namespace, &options)?;
+    state.collection_or_new(&namespace, || uuid)?;
     if let Some(collection) = state.collections.get_mut(&namespace) {
         (collection.validator, collection.options) = (Validator::compile(&options)?, options);
         for spec in indexes {
@@ -155,5 +157,9 @@ impl Snapshot for MemorySnapshot {
 
     fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
         self.state.collections.get(namespace)?.validator.clone()
+    }
+
+    fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        view::resolve(&self.state, namespace)
     }
 }

@@ -7,9 +7,10 @@ use super::MemoryStore;
 use super::state::{Collection, IndexState, State};
 use crate::index::{Addition, Index, addition, check_expiry_seconds, dropped, selected};
 use crate::validation::Validator;
+use crate::view::{self, ViewCatalog as _};
 use crate::{
-    CollectionStats, CreateIndexes, DropIndexes, Error, IndexCounts, ModifyCollection, Namespace, RenameCollection,
-    Result, index,
+    CollectionOptions, CollectionStats, CreateIndexes, DropIndexes, Error, IndexCounts, ModifyCollection, Namespace,
+    RenameCollection, Result, index,
 };
 
 impl MemoryStore {
@@ -17,7 +18,7 @@ impl MemoryStore {
         let CreateIndexes { namespace, indexes } = request;
         let indexes = indexes.into_iter().map(Index::compile).collect::<Result<Vec<_>>>()?;
         self.write(|state| {
-            state.collection_or_new(&namespace, || self.sources().uuid());
+            state.collection_or_new(&namespace, || self.sources().uuid())?;
             let collection = existing(state, &namespace)?;
             let before = collection.specs().len();
             for index in indexes {
@@ -35,6 +36,7 @@ impl MemoryStore {
 
     pub(super) fn drop_indexes_now(&self, request: &DropIndexes) -> Result<u32> {
         self.write(|state| {
+            state.refuse_view(&request.namespace)?;
             let collection = existing(state, &request.namespace)?;
             let before = count(collection);
             let indexes = dropped(&request.namespace, &collection.specs(), &request.selector)?;
@@ -48,8 +50,8 @@ impl MemoryStore {
 
     pub(super) fn modify_collection_now(&self, request: &ModifyCollection) -> Result<RawDocumentBuf> {
         self.write(|state| {
+            let options = modified(state, request)?;
             let collection = existing(state, &request.namespace)?;
-            let options = collection.options.modified(&request.validator);
             (collection.validator, collection.options) = (Validator::compile(&options)?, options);
             let Some(change) = &request.index else { return Ok(rawdoc! {}) };
             let specs = collection.specs();
@@ -82,6 +84,7 @@ impl MemoryStore {
             if !state.collections.contains_key(from) {
                 return Err(no_namespace(&format!("source namespace {from} does not exist")));
             }
+            view::check_rename(state, from, to)?;
             if from == to {
                 return Err(Error::command(Code::IllegalOperation, "Can't rename a collection to itself"));
             }
@@ -116,6 +119,15 @@ impl MemoryStore {
         let of = |namespace: &&Namespace| namespace.database() == database;
         state.collections.keys().filter(of).cloned().collect()
     }
+}
+
+/// Returns the options of a collection or view after a change.
+fn modified(state: &State, request: &ModifyCollection) -> Result<CollectionOptions> {
+    let namespace = &request.namespace;
+    let options = state.options(namespace).ok_or_else(|| no_namespace(&format!("ns does not exist: {namespace}")))?;
+    let options = view::modified(namespace, options, request)?;
+    view::check_definition(state, namespace, &options)?;
+    Ok(options)
 }
 
 fn existing<'s>(state: &'s mut State, namespace: &Namespace) -> Result<&'s mut Collection> {

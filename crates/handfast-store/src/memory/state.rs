@@ -9,7 +9,8 @@ use imbl::{OrdMap, OrdSet, Vector};
 use super::{DELETIONS_KEPT_MAX, VERSIONS_KEPT_MAX};
 use crate::index::Index;
 use crate::validation::Validator;
-use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, Validation, insertion};
+use crate::view::{self, ViewCatalog};
+use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, Validation, ViewDefinition, insertion};
 
 /// The encoded key of an `_id`, in the order of the values.
 pub(super) type IdKey = Arc<[u8]>;
@@ -139,8 +140,12 @@ impl State {
         }
     }
 
-    /// Returns a collection, and creates it if it does not exist.
-    pub(super) fn collection_or_new(&mut self, namespace: &Namespace, uuid: impl FnOnce() -> [u8; 16]) {
+    /// Creates a collection if it does not exist.
+    ///
+    /// # Errors
+    /// `CommandNotSupportedOnView` (166) if there is a view of this name.
+    pub(super) fn collection_or_new(&mut self, namespace: &Namespace, uuid: impl FnOnce() -> [u8; 16]) -> Result<()> {
+        self.refuse_view(namespace)?;
         if !self.collections.contains_key(namespace) {
             let collection = Collection {
                 uuid: uuid(),
@@ -152,6 +157,12 @@ impl State {
             };
             self.collections.insert(namespace.clone(), collection);
         }
+        Ok(())
+    }
+
+    /// Refuses a request that a view cannot carry out.
+    pub(super) fn refuse_view(&self, namespace: &Namespace) -> Result<()> {
+        self.options(namespace).map_or(Ok(()), |options| view::refuse(namespace, options))
     }
 
     /// Removes a collection with its documents and returns it.
@@ -239,6 +250,17 @@ impl State {
         collection.documents.insert(key, Arc::clone(&stored));
         self.remember(namespace, &stored);
         Ok(())
+    }
+}
+
+impl ViewCatalog for State {
+    fn options(&self, namespace: &Namespace) -> Option<&CollectionOptions> {
+        self.collections.get(namespace).map(|collection| &collection.options)
+    }
+
+    fn views(&self, database: &str) -> Vec<(&Namespace, &ViewDefinition)> {
+        let of = self.collections.iter().filter(|(namespace, _)| namespace.database() == database);
+        of.filter_map(|(namespace, collection)| Some((namespace, collection.options.view.as_ref()?))).collect()
     }
 }
 

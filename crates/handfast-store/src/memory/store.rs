@@ -16,6 +16,7 @@ use crate::distinct::DistinctValues;
 use crate::page::IteratorCursor;
 use crate::selection::{BackendGuarantees, Selection};
 use crate::validation::Validator;
+use crate::view::{self, ResolvedView};
 use crate::{
     Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
     DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Explained, Find, FindAndModify,
@@ -33,6 +34,16 @@ impl MemoryStore {
         };
         let path = AccessPath::for_find(collection, &selection.necessary_conditions(), find)?;
         Ok(selection.cursor(path.candidates(find), BackendGuarantees::default()))
+    }
+
+    /// Returns what a view stands for; `None` if there is none of this name.
+    fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        view::resolve(&self.state(), namespace)
+    }
+
+    /// Returns an aggregation of the source of the view that it reads, if it reads one.
+    fn of_source(&self, request: Aggregate) -> Result<Aggregate> {
+        view::of_source(&self.state(), request)
     }
 
     /// Calls a function with each matching document until it returns `false`.
@@ -77,7 +88,10 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
-        self.find_in(&self.state(), &request)
+        match self.view(&request.namespace)? {
+            Some(view) => view::find(Arc::new(self.clone()), self.sources(), view, request).await,
+            None => self.find_in(&self.state(), &request),
+        }
     }
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
@@ -113,10 +127,14 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        let request = self.of_source(request)?;
         aggregation::open(Arc::new(self.clone()), self.sources(), request).await
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
+        if let Some(view) = self.view(&request.namespace)? {
+            return view::count(Arc::new(self.clone()), self.sources(), view, request).await;
+        }
         let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
         let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };
         let wanted = request.skip.saturating_add(request.limit.unwrap_or(u64::MAX));
@@ -129,6 +147,9 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        if let Some(view) = self.view(&request.namespace)? {
+            return view::distinct(Arc::new(self.clone()), self.sources(), view, request).await;
+        }
         let mut values = DistinctValues::of(&request)?;
         let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
         let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };
@@ -141,9 +162,12 @@ impl DocumentStore for MemoryStore {
 
     async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
         let find = match request.explained {
-            Explained::Find(find) => find,
+            Explained::Find(find) => match self.view(&find.namespace)? {
+                Some(view) => return aggregation::explain(self, view.find(find)?, request.verbosity).await,
+                None => find,
+            },
             Explained::Aggregate(aggregate) => {
-                return aggregation::explain(self, aggregate, request.verbosity).await;
+                return aggregation::explain(self, self.of_source(aggregate)?, request.verbosity).await;
             }
         };
         let selection = Selection::compile(&find, self.sources())?;
@@ -195,7 +219,9 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
-        match self.state().collections.get(namespace) {
+        let state = self.state();
+        state.refuse_view(namespace)?;
+        match state.collections.get(namespace) {
             Some(collection) => Ok(collection.specs().into_iter().map(|spec| IndexInfo { spec }).collect()),
             None => Err(no_namespace(&format!("ns does not exist: {namespace}"))),
         }
@@ -211,7 +237,8 @@ impl DocumentStore for MemoryStore {
                 let text = format!("a collection '{namespace}' already exists with different options");
                 return Err(Error::command(Code::NamespaceExists, text));
             }
-            state.collection_or_new(namespace, || self.sources().uuid());
+            view::check_definition(state, namespace, &options)?;
+            state.collection_or_new(namespace, || self.sources().uuid())?;
             if let Some(collection) = state.collections.get_mut(namespace) {
                 (collection.options, collection.validator) = (options, validator);
             }

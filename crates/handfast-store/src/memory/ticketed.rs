@@ -26,7 +26,7 @@ pub(super) fn once<T: Recorded>(
     let done = write(state)?;
     if let Some(result) = done.to_result() {
         let record = ticket.record(record.map(|record| &**record), &result, now)?;
-        state.collection_or_new(&namespace, uuid);
+        state.collection_or_new(&namespace, uuid)?;
         state.remove(&namespace, &key)?;
         state.add(&namespace, record, stored.map(|stored| stored.record))?;
     }

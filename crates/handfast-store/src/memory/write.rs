@@ -46,7 +46,7 @@ impl MemoryStore {
         document: RawDocumentBuf,
         validation: Validation,
     ) -> Result<()> {
-        state.collection_or_new(namespace, || self.sources().uuid());
+        state.collection_or_new(namespace, || self.sources().uuid())?;
         let context = self.sources().context(&RawDocumentBuf::new());
         state.validate(namespace, None, &document, validation, &context)?;
         state.add(namespace, document, None)
@@ -61,6 +61,7 @@ impl MemoryStore {
     ) -> Result<()> {
         let statement = &request.statements[index];
         let namespace = &request.namespace;
+        self.state().refuse_view(namespace)?;
         let change = Change::of_statement(statement, &request.variables)?;
         let context = self.sources().context(&joined(&request.variables, &statement.constants)?);
         let hint = statement.hint.as_ref();
@@ -102,6 +103,7 @@ impl MemoryStore {
 
     pub(super) fn find_and_modify_one(&self, request: &FindAndModify) -> Result<FindAndModifyOutcome> {
         let namespace = &request.namespace;
+        self.state().refuse_view(namespace)?;
         let claim = CompiledFindAndModify::compile(request)?;
         let context = self.sources().context(&request.variables);
         self.write_once(request.ticket, |state| {
@@ -137,6 +139,7 @@ impl MemoryStore {
     pub(super) async fn delete_statement(&self, request: &Delete, index: usize, deleted: &mut u64) -> Result<()> {
         let statement = &request.statements[index];
         let namespace = &request.namespace;
+        self.state().refuse_view(namespace)?;
         let filter = Filter::compile(&statement.filter, &CompileOptions::with_variables(&request.variables)?)?;
         let context = self.sources().context(&request.variables);
         let hint = statement.hint.as_ref();

@@ -1,14 +1,16 @@
-//! The options of a collection: its validator.
+//! The options of a collection: its validator, or the definition of a view.
 
 use bson::raw::cstr;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 
 use crate::{Error, Result};
 
-/// The options of a collection.
+/// The options of a collection, or of a view.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CollectionOptions {
+    /// The definition, if this is a view. A view has no validator.
+    pub view: Option<ViewDefinition>,
     /// The condition that new states of documents have to fulfil: a filter, empty for none.
     pub validator: RawDocumentBuf,
     /// The documents that the validator is applied to.
@@ -26,15 +28,24 @@ impl CollectionOptions {
         if *self == CollectionOptions::default() {
             return Ok(());
         }
-        let text = "a collection in another server has no validator here: create it on that server";
+        let text = match self.view {
+            Some(_) => NO_VIEWS,
+            None => "a collection in another server has no validator here: create it on that server",
+        };
         Err(Error::command(Code::NotImplemented, text))
     }
 
     /// Returns the options as `listCollections` shows them: those that differ from the defaults, and all of a validator.
     pub fn to_document(&self) -> RawDocumentBuf {
-        let CollectionOptions { validator, validation_level, validation_action } = self;
+        let CollectionOptions { view, validator, validation_level, validation_action } = self;
         let mut document = RawDocumentBuf::new();
-        if *self != CollectionOptions::default() {
+        if let Some(ViewDefinition { on, pipeline, collation }) = view {
+            document.append(cstr!("viewOn"), on.as_str());
+            document.append(cstr!("pipeline"), pipeline.iter().cloned().collect::<RawArrayBuf>());
+            if let Some(collation) = collation {
+                document.append(cstr!("collation"), collation.clone());
+            }
+        } else if *self != CollectionOptions::default() {
             document.append(cstr!("validator"), validator.clone());
             document.append(cstr!("validationLevel"), validation_level.name());
             document.append(cstr!("validationAction"), validation_action.name());
@@ -48,10 +59,14 @@ impl CollectionOptions {
     /// `NotImplemented` (238) for an unknown option, `BadValue` (2) for an invalid one.
     pub fn from_document(document: &RawDocument) -> Result<Self> {
         let mut options = CollectionOptions::default();
+        if document.get("viewOn").map_err(handfast_mql::Error::from)?.is_some() {
+            options.view = Some(ViewDefinition::from_document(document)?);
+            return Ok(options);
+        }
         for element in document {
             let (name, value) = element.map_err(handfast_mql::Error::from)?;
             let name = name.as_str();
-            let invalid = || Error::command(Code::BadValue, format!("the collection option '{name}' is invalid"));
+            let invalid = || invalid(name);
             match name {
                 "validator" => options.validator = value.as_document().ok_or_else(invalid)?.to_owned(),
                 "validationLevel" => {
@@ -77,7 +92,80 @@ impl CollectionOptions {
             validator: change.validator.clone().unwrap_or_else(|| self.validator.clone()),
             validation_level: change.level.unwrap_or(self.validation_level),
             validation_action: change.action.unwrap_or(self.validation_action),
+            view: self.view.clone(),
         }
+    }
+}
+
+fn invalid(name: &str) -> Error {
+    Error::command(Code::BadValue, format!("the collection option '{name}' is invalid"))
+}
+
+/// A view: a name for the output of a pipeline over a collection, or over another view, of the same database.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewDefinition {
+    /// The collection or view that the pipeline reads. It need not exist.
+    pub on: String,
+    /// The stages.
+    pub pipeline: Vec<RawDocumentBuf>,
+    /// The collation of all requests to the view, with all of its fields; `None` compares the bytes of strings.
+    pub collation: Option<RawDocumentBuf>,
+}
+
+impl ViewDefinition {
+    fn from_document(document: &RawDocument) -> Result<Self> {
+        let mut view = ViewDefinition { on: String::new(), pipeline: Vec::new(), collation: None };
+        for element in document {
+            let (name, value) = element.map_err(handfast_mql::Error::from)?;
+            let name = name.as_str();
+            match name {
+                "viewOn" => value.as_str().ok_or_else(|| invalid(name))?.clone_into(&mut view.on),
+                "pipeline" => {
+                    for stage in value.as_array().ok_or_else(|| invalid(name))? {
+                        let stage = stage.map_err(handfast_mql::Error::from)?;
+                        view.pipeline.push(stage.as_document().ok_or_else(|| invalid(name))?.to_owned());
+                    }
+                }
+                "collation" => view.collation = Some(value.as_document().ok_or_else(|| invalid(name))?.to_owned()),
+                _ => {
+                    let text = format!("option not supported on a view: {name}");
+                    return Err(Error::command(Code::InvalidOptions, text));
+                }
+            }
+        }
+        Ok(view)
+    }
+
+    /// Returns the definition after a change.
+    #[must_use]
+    pub fn modified(&self, change: &ModifyView) -> Self {
+        ViewDefinition {
+            on: change.on.clone().unwrap_or_else(|| self.on.clone()),
+            pipeline: change.pipeline.clone().unwrap_or_else(|| self.pipeline.clone()),
+            collation: self.collation.clone(),
+        }
+    }
+}
+
+/// A new definition of a view; `None` leaves a part as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModifyView {
+    /// The collection or view that the pipeline reads.
+    pub on: Option<String>,
+    /// The stages.
+    pub pipeline: Option<Vec<RawDocumentBuf>>,
+}
+
+/// The refusal of a view by a store in another server.
+const NO_VIEWS: &str = "there are no views in front of another server: run the pipeline of the view";
+
+impl ModifyView {
+    /// Refuses a change for a store that has no views.
+    ///
+    /// # Errors
+    /// `NotImplemented` (238) if anything is to be changed.
+    pub fn refuse_any(&self) -> Result<()> {
+        if *self == ModifyView::default() { Ok(()) } else { Err(Error::command(Code::NotImplemented, NO_VIEWS)) }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     Aggregate, AggregateSource, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count,
     CreateIndexes, Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Explained,
     Find, FindAndModify, FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection,
-    Namespace, RenameCollection, Result, Ticket, Update, UpdateOutcome, aggregation,
+    ModifyView, Namespace, RenameCollection, Result, Ticket, Update, UpdateOutcome, ViewDefinition, aggregation, view,
 };
 
 /// Refuses a request with a ticket, as no part can record it in the same step.
@@ -28,6 +28,19 @@ fn is_of_one_collection(request: &Aggregate) -> Result<bool> {
 }
 
 impl Routed {
+    /// Refuses a view that reads collections of another part than its own, which would find nothing.
+    fn check_view(&self, namespace: &Namespace, definition: &ViewDefinition) -> Result<()> {
+        let part = self.shared.routing.part(namespace);
+        let read = view::namespaces_read(namespace.database(), definition)?;
+        match read.iter().find(|read| self.shared.routing.part(read) != part) {
+            None => Ok(()),
+            Some(read) => {
+                let text = format!("the view {namespace} cannot read {read}, which is in another store");
+                Err(Error::command(Code::NotImplemented, text))
+            }
+        }
+    }
+
     /// Returns the store that can run a whole pipeline, if there is one.
     fn of_pipeline(&self, request: &Aggregate) -> Result<Option<&Arc<dyn DocumentStore>>> {
         match &request.source {
@@ -109,10 +122,17 @@ impl DocumentStore for Routed {
     }
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
+        if let Some(definition) = &options.view {
+            self.check_view(namespace, definition)?;
+        }
         self.of(namespace).create_collection(namespace, options).await
     }
 
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
+        let ModifyView { on, pipeline } = request.view.clone();
+        let on = on.unwrap_or_else(|| request.namespace.collection().to_owned());
+        let definition = ViewDefinition { on, pipeline: pipeline.unwrap_or_default(), collation: None };
+        self.check_view(&request.namespace, &definition)?;
         self.of(&request.namespace).modify_collection(request).await
     }
 

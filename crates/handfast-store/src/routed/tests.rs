@@ -7,8 +7,8 @@ use super::{KEPT_TOGETHER, Part, Route, Routed, Routing, ensure_alone};
 use crate::conformance::{Report, Subject, run};
 use crate::decorator::{Address, Fault, Faulty, Operation, Plan};
 use crate::{
-    Aggregate, Applied, BatchLimit, DocumentStore, ErrorClass, Insert, MemoryStore, Namespace, Result, Sources,
-    StoreExt, Ticket,
+    Aggregate, Applied, BatchLimit, CollectionOptions, DocumentStore, ErrorClass, Insert, MemoryStore,
+    ModifyCollection, ModifyView, Namespace, Result, Sources, StoreExt, Ticket, ViewDefinition,
 };
 
 fn routes(texts: &[&str]) -> Vec<Route> {
@@ -53,6 +53,22 @@ fn conforms(texts: &'static [&'static str], lacks: &[&'static str]) -> Report {
     runtime.block_on(run(async || {
         Subject::new(Arc::new(Two::new().routed(texts))).with_snapshot_cursors().without(lacks.iter().copied())
     }))
+}
+
+#[tokio::test]
+async fn a_view_reads_only_collections_of_its_store() {
+    let routed = Two::new().routed(&["*=main", "db.far=side"]);
+    let view = |on: &str| {
+        let view = ViewDefinition { on: on.to_owned(), pipeline: Vec::new(), collation: None };
+        CollectionOptions { view: Some(view), ..CollectionOptions::default() }
+    };
+    let error = routed.create_collection(&named("db.v"), view("far")).await.expect_err("a refusal");
+    assert_eq!(error.code(), Code::NotImplemented);
+    routed.create_collection(&named("db.v"), view("near")).await.expect("a view");
+    let on = |on: &str| ModifyView { on: Some(on.to_owned()), pipeline: None };
+    let modify = |name: &str| ModifyCollection { view: on(name), ..ModifyCollection::new(named("db.v")) };
+    assert_eq!(routed.modify_collection(modify("far")).await.expect_err("a refusal").code(), Code::NotImplemented);
+    routed.modify_collection(modify("other")).await.expect("a view");
 }
 
 /// The routes put all collections of the suite but the first one into the other store.

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_store::validation::Validator;
+use handfast_store::view::ResolvedView;
 use handfast_store::{
     BatchLimit, CommitTimestamp, Cursor, Find, Namespace, Page, Result as StoreResult, Snapshot, insertion,
 };
@@ -108,6 +109,10 @@ impl Snapshot for CachingSnapshot {
 
     fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
         self.snapshot.validator(namespace)
+    }
+
+    fn view(&self, namespace: &Namespace) -> StoreResult<Option<ResolvedView>> {
+        self.snapshot.view(namespace)
     }
 }
 

@@ -122,8 +122,9 @@ impl Core {
 
     /// Changes settings of an index. The engine keeps the expiry; the store keeps whether it is hidden.
     pub(super) async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
-        let ModifyCollection { namespace, index, validator } = request;
+        let ModifyCollection { namespace, index, validator, view } = request;
         validator.refuse_any()?;
+        view.refuse_any()?;
         let specs = self.list_indexes(&namespace).await?.into_iter().map(|info| info.spec).collect::<Vec<_>>();
         let Some(ModifyIndex { selector, expire_after_seconds, hidden }) = index else { return Ok(rawdoc! {}) };
         let spec = &specs[selected(&namespace, &specs, &selector)?];
@@ -139,7 +140,8 @@ impl Core {
         if hidden.is_some() {
             let selector = IndexSelector::Names(vec![spec.name.clone()]);
             let index = Some(ModifyIndex { selector, expire_after_seconds: None, hidden });
-            let request = ModifyCollection { namespace: self.collection(&namespace).await?, index, validator };
+            let namespace = self.collection(&namespace).await?;
+            let request = ModifyCollection { index, ..ModifyCollection::new(namespace) };
             let shown = self.rows.store.modify_collection(request).await?;
             shown.iter().flatten().for_each(|(name, value)| answer.append(name, value));
         }

@@ -61,6 +61,10 @@ impl Inner {
 
     pub(super) async fn create(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
         self.shared.check_not_own(namespace.database())?;
+        if options.view.is_some() {
+            let text = format!("Cannot create a view in a multi-document transaction: {namespace}");
+            return Err(StoreError::command(Code::OperationNotSupportedInTransaction, text));
+        }
         Validator::compile(&options)?;
         if self.indexes(namespace).await?.is_some() {
             return Ok(());

@@ -11,11 +11,12 @@ use handfast_mql::{Code, CompileOptions};
 use handfast_store::distinct::DistinctValues;
 use handfast_store::page::IteratorCursor;
 use handfast_store::selection::id_alone;
+use handfast_store::view::ResolvedView;
 use handfast_store::{
-    Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
-    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Find, FindAndModify, FindAndModifyOutcome,
-    IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Read, RenameCollection, Result, Ticket,
-    Update, UpdateOutcome, aggregation,
+    Aggregate, AggregateSource, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes,
+    Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Find, FindAndModify,
+    FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Read,
+    RenameCollection, Result, Ticket, Update, UpdateOutcome, aggregation, view,
 };
 
 use super::merged::{self, TransactionCursor};
@@ -47,6 +48,19 @@ impl Inner {
         };
         let cursor = self.end_on_conflict(cursor)?;
         Ok(Box::new(TransactionCursor { cursor, transaction: Arc::clone(self) }))
+    }
+
+    /// Returns what a view stands for in the snapshot; `None` if there is none of this name.
+    pub(super) fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        self.open(|open| Ok(open.snapshot()))?.view(namespace)
+    }
+
+    /// Refuses a request that a view cannot carry out.
+    pub(super) fn refuse_view(&self, namespace: &Namespace) -> Result<()> {
+        match self.view(namespace)? {
+            Some(_) => Err(view::not_a_collection(namespace)),
+            None => Ok(()),
+        }
     }
 
     /// Calls a function with each document of a find, until it returns `false`.
@@ -98,7 +112,10 @@ impl DocumentStore for Transaction {
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
-        self.inner.find(request).await
+        match self.inner.view(&request.namespace)? {
+            Some(view) => view::find(Arc::new(self.clone()), &self.inner.shared.sources, view, request).await,
+            None => self.inner.find(request).await,
+        }
     }
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
@@ -122,10 +139,20 @@ impl DocumentStore for Transaction {
         if let Some(stage) = pipeline.stages().iter().find(|stage| matches!(stage, Stage::Out(_) | Stage::Merge(_))) {
             return Err(unsupported(stage.name()));
         }
+        let request = match &request.source {
+            AggregateSource::Collection(namespace) => match self.inner.view(namespace)? {
+                Some(view) => view.aggregate(request)?,
+                None => request,
+            },
+            AggregateSource::Database(_) => request,
+        };
         aggregation::open(Arc::new(self.clone()), &self.inner.shared.sources, request).await
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
+        if let Some(view) = self.inner.view(&request.namespace)? {
+            return view::count(Arc::new(self.clone()), &self.inner.shared.sources, view, request).await;
+        }
         let limit = request.limit;
         let mut find = Find::new(request.namespace, request.filter);
         (find.skip, find.limit, find.hint) = (request.skip, limit, request.hint);
@@ -140,6 +167,9 @@ impl DocumentStore for Transaction {
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        if let Some(view) = self.inner.view(&request.namespace)? {
+            return view::distinct(Arc::new(self.clone()), &self.inner.shared.sources, view, request).await;
+        }
         let mut values = DistinctValues::of(&request)?;
         let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
         let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };

@@ -33,6 +33,7 @@ impl Inner {
         document: RawDocumentBuf,
         validation: Validation,
     ) -> StoreResult<()> {
+        self.refuse_view(namespace)?;
         let document = insertion::prepare(document, &*self.shared.sources.ids)?;
         self.insert_prepared(namespace, document, validation).await
     }
@@ -181,6 +182,7 @@ impl Inner {
         mut count: impl FnMut(Changed) + Send,
     ) -> StoreResult<()> {
         let namespace = &request.namespace;
+        self.refuse_view(namespace)?;
         let change = Arc::new(Change::of_statement(statement, &request.variables)?);
         let variables = joined(&request.variables, &statement.constants)?;
         let context = Arc::new(self.shared.sources.context(&variables));
@@ -225,6 +227,7 @@ impl Inner {
         statement: &DeleteStatement,
         deleted: &mut u64,
     ) -> StoreResult<()> {
+        self.refuse_view(&request.namespace)?;
         let find = Find {
             hint: statement.hint.clone(),
             limit: (!statement.multi).then_some(1),
@@ -246,6 +249,7 @@ impl Inner {
         self: &Arc<Self>,
         request: &FindAndModify,
     ) -> StoreResult<FindAndModifyOutcome> {
+        self.refuse_view(&request.namespace)?;
         let compiled = Arc::new(CompiledFindAndModify::compile(request)?);
         let context = Arc::new(self.shared.sources.context(&request.variables));
         let _stop = context.interrupt.stop_on_drop();

@@ -79,8 +79,9 @@ impl Metadata {
             .map(|index| Ok(Bson::Document(Document::try_from(index.spec.to_document())?)))
             .collect::<Result<_>>()?;
         let uuid: String = collection.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let kind = if collection.options.view.is_some() { "view" } else { "collection" };
         let metadata = doc! {
-            "collectionName": &collection.name, "type": "collection",
+            "collectionName": &collection.name, "type": kind,
             "options": Document::try_from(collection.options.to_document())?, "uuid": uuid, "indexes": indexes,
         };
         Ok(serde_json::to_string(&Bson::Document(metadata).into_canonical_extjson())?)
@@ -91,9 +92,10 @@ impl Metadata {
         let value: serde_json::Value = serde_json::from_str(text)?;
         let Bson::Document(metadata) = Bson::try_from(value)? else { anyhow::bail!("an object is expected") };
         let kind = metadata.get_str("type").unwrap_or("collection");
-        ensure!(kind == "collection", "a {kind} cannot be restored, only a collection");
+        ensure!(matches!(kind, "collection" | "view"), "a {kind} cannot be restored, only a collection or a view");
         let options = metadata.get_document("options").cloned().unwrap_or_default();
         let options = CollectionOptions::from_document(&RawDocumentBuf::try_from(&options)?)?;
+        ensure!((kind == "view") == options.view.is_some(), "the options are not those of a {kind}");
         Validator::compile(&options)?;
         let indexes = metadata.get_array("indexes").cloned().unwrap_or_default();
         let indexes = indexes.iter().map(index).collect::<Result<Vec<_>>>()?;

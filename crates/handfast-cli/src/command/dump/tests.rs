@@ -88,7 +88,9 @@ fn metadata_that_cannot_be_honoured_is_refused() {
     };
     check("", "EOF");
     check("[]", "an object is expected");
-    check(r#"{"type":"view"}"#, "a view cannot be restored");
+    check(r#"{"type":"timeseries"}"#, "a timeseries cannot be restored");
+    check(r#"{"type":"view"}"#, "the options are not those of a view");
+    check(r#"{"type":"view","options":{"viewOn":1,"pipeline":[]}}"#, "the collection option 'viewOn' is invalid");
     check(r#"{"options":{"capped":true}}"#, "the collection option 'capped' is not supported");
     check(r#"{"indexes":[1]}"#, "an index is an object");
     check(r#"{"indexes":[{"key":{"a":"text"},"name":"x","weights":{}}]}"#, "weights");

@@ -122,11 +122,16 @@ struct Dump<'d> {
 
 impl Dump<'_> {
     async fn collection(&mut self, namespace: &Namespace, info: &CollectionInfo, file: &Path) -> Result<()> {
-        let indexes = self.store.list_indexes(namespace).await?;
+        let is_view = info.options.view.is_some();
+        let indexes = if is_view { Vec::new() } else { self.store.list_indexes(namespace).await? };
         write_file(
             &with_ending(file, METADATA),
             |out| Ok(out.write_all(Metadata::write(info, &indexes)?.as_bytes())?),
         )?;
+        if is_view {
+            self.dumped.totals.collections += 1;
+            return Ok(());
+        }
 
         let path = with_ending(file, ending(self.format));
         let mut out = BufWriter::new(File::create_new(&path).with_context(|| at(&path))?);

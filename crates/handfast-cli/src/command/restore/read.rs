@@ -33,7 +33,8 @@ const LINE_BYTES_MAX: u64 = 8 * DOCUMENT_BYTES_MAX as u64;
 #[derive(Debug)]
 pub(crate) struct DumpedCollection {
     namespace: Namespace,
-    documents: PathBuf,
+    /// The file of the documents; `None` for a view.
+    documents: Option<PathBuf>,
     metadata: Option<Metadata>,
 }
 
@@ -134,7 +135,7 @@ impl Restore<'_> {
         let options = source.metadata.as_ref().map(|metadata| metadata.options.clone()).unwrap_or_default();
         match store.create_collection(&source.namespace, options).await {
             // A collection that is there already keeps its options.
-            Err(error) if error.code() == Code::NamespaceExists => {}
+            Err(error) if error.code() == Code::NamespaceExists && source.documents.is_some() => {}
             created => created?,
         }
         // Indexes before documents: a store that builds them afterwards would need memory for all entries at once.
@@ -142,10 +143,14 @@ impl Restore<'_> {
         if !indexes.is_empty() {
             store.create_indexes(CreateIndexes { namespace: source.namespace.clone(), indexes }).await?;
         }
-        let mut reader = Reader::open(&source.documents)?;
+        let Some(documents) = &source.documents else {
+            self.outcome.totals.collections += 1;
+            return Ok(());
+        };
+        let mut reader = Reader::open(documents)?;
         let are_tickets = source.namespace == Ticket::namespace()?;
         loop {
-            let batch = reader.batch().with_context(|| format!("{}", source.documents.display()))?;
+            let batch = reader.batch().with_context(|| format!("{}", documents.display()))?;
             if batch.is_empty() {
                 break;
             }
@@ -194,7 +199,7 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Dum
         !dump.is_file(),
         Usage(format!("--from: {} is a file: name the directory that `dump` wrote; {LAYOUT}", dump.display()))
     );
-    let (mut sources, mut databases, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut sources, mut views, mut databases, mut others) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for directory in entries(dump).context("--from")?.into_iter().filter(|path| path.is_dir()) {
         let database = decode_name(name_of(&directory)?)?;
         databases.push(database.clone());
@@ -204,7 +209,8 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Dum
         for documents in entries(&directory)? {
             let name = name_of(&documents)?;
             if let Some(stem) = name.strip_suffix(METADATA) {
-                check_documents(&directory, stem, selection)?;
+                let view = check_documents(&directory, &database, stem, selection)?;
+                views.extend(view);
                 continue;
             }
             let stem = name.strip_suffix(".bson").or_else(|| name.strip_suffix(".json"));
@@ -214,12 +220,14 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Dum
             let collection = reported.map_or_else(|| decode_name(stem), Ok)?;
             if selection.has_collection(&collection) {
                 let namespace = Namespace::new(&database, collection)?;
-                sources.push(DumpedCollection { namespace, documents, metadata });
+                sources.push(DumpedCollection { namespace, documents: Some(documents), metadata });
             } else {
                 others.push(collection);
             }
         }
     }
+    // Views come after what they read.
+    sources.append(&mut views);
     ensure!(!sources.is_empty(), nothing_there(dump, selection, &databases, &others));
     Ok(sources)
 }
@@ -241,22 +249,35 @@ fn nothing_there(dump: &Path, selection: &Selection, databases: &[String], colle
     }
 }
 
-/// Fails if the documents of a collection are missing in the dump.
-fn check_documents(directory: &Path, stem: &str, selection: &Selection) -> Result<()> {
+/// Fails if the documents of a collection are missing in the dump. Returns the view, if the metadata are those of a selected one.
+fn check_documents(
+    directory: &Path,
+    database: &str,
+    stem: &str,
+    selection: &Selection,
+) -> Result<Option<DumpedCollection>> {
     let has = |ending| directory.join(format!("{stem}{ending}")).exists();
     if has(".bson") || has(".json") {
-        return Ok(());
+        return Ok(None);
     }
     let path = directory.join(format!("{stem}{METADATA}"));
-    let reported = read_metadata(&path)?.and_then(|metadata| metadata.collection);
+    let metadata = read_metadata(&path)?;
+    let reported = metadata.as_ref().and_then(|metadata| metadata.collection.clone());
     let collection = reported.map_or_else(|| decode_name(stem), Ok)?;
+    if metadata.as_ref().is_some_and(|metadata| metadata.options.view.is_some()) {
+        let view = |namespace| DumpedCollection { namespace, documents: None, metadata };
+        return match selection.has_collection(&collection) {
+            true => Ok(Some(view(Namespace::new(database, collection)?))),
+            false => Ok(None),
+        };
+    }
     ensure!(
         !selection.has_collection(&collection),
         "{} has no documents beside it ({stem}.bson or {stem}.json): the dump is incomplete; remove this file to restore the \
          rest",
         path.display()
     );
-    Ok(())
+    Ok(None)
 }
 
 fn read_metadata(path: &Path) -> Result<Option<Metadata>> {

@@ -61,8 +61,8 @@ mod with_a_store {
     use bson::{RawDocumentBuf, rawdoc};
     use handfast_mql::Code;
     use handfast_store::{
-        BatchLimit, DocumentStore, Find, Insert, MemoryStore, Namespace, RequestedDocument, Sources, StoreExt, Ticket,
-        Update, UpdateSpec, UpdateStatement,
+        BatchLimit, CollectionInfo, CollectionOptions, DocumentStore, Find, Insert, MemoryStore, Namespace,
+        RequestedDocument, Sources, StoreExt, Ticket, Update, UpdateSpec, UpdateStatement, ViewDefinition,
     };
     use indicatif::ProgressBar;
 
@@ -176,6 +176,42 @@ mod with_a_store {
                 let found = copy.find_one(&namespace, rawdoc! {}).await.unwrap();
                 assert_eq!(found, Some(rawdoc! { "_id": name }), "{name}");
             }
+            std::fs::remove_dir_all(directory).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn views_come_back_after_what_they_read() {
+        let view = |on: &str| {
+            let (on, pipeline) = (on.to_owned(), vec![rawdoc! { "$match": { "_id": 1 } }]);
+            let view = Some(ViewDefinition { on, pipeline, collation: None });
+            CollectionOptions { view, ..CollectionOptions::default() }
+        };
+        let named = |name: &str| Namespace::new("db", name).unwrap();
+        for format in [DumpFormat::Json, DumpFormat::Bson] {
+            let directory = scratch("views");
+            let (store, target, bar) = (store_with(3).await, directory.join("dump"), ProgressBar::hidden());
+            store.create_collection(&named("a"), view("b")).await.unwrap();
+            store.create_collection(&named("b"), view("c")).await.unwrap();
+            let dumped = dump_all(&store, &target, format, &everything(&store).await, &bar).await.unwrap().totals;
+            assert_eq!((dumped.collections, dumped.documents), (3, 3));
+            let copy = MemoryStore::new(Sources::seeded(2));
+            let restored = restore_all(&copy, &find_sources(&target, &ALL).unwrap(), false).await.unwrap();
+            assert_eq!(restored.collections, 3);
+            let found = copy.find_all(Find::new(named("a"), rawdoc! {})).await.unwrap();
+            assert_eq!(found.len(), 1);
+            let options = |infos: Vec<CollectionInfo>| infos.into_iter().map(|info| info.options).collect::<Vec<_>>();
+            let (before, after) = (store.list_collections("db").await, copy.list_collections("db").await);
+            assert_eq!(options(after.unwrap()), options(before.unwrap()));
+            // Again, and only one of them.
+            let selection = Selection { database: Some("db".to_owned()), collection: Some("b".to_owned()) };
+            let sources = find_sources(&target, &selection).unwrap();
+            assert_eq!(restore_all(&copy, &sources, true).await.unwrap().collections, 1);
+            // A collection of the name of a view is not taken for it.
+            copy.drop_collection(&named("b")).await.unwrap();
+            copy.insert_one(&named("b"), rawdoc! { "_id": 1 }).await.unwrap();
+            let error = format!("{:#}", restore_all(&copy, &sources, false).await.unwrap_err());
+            assert!(error.contains("db.b") && error.contains("already exists"), "{error}");
             std::fs::remove_dir_all(directory).unwrap();
         }
     }

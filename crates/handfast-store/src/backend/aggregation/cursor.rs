@@ -185,4 +185,8 @@ impl Cursor for PipelineCursor {
             page.take(self.ready.pop_front());
         }
     }
+
+    fn is_computed(&self) -> bool {
+        true
+    }
 }

@@ -13,7 +13,7 @@ use super::documents::Documents;
 use super::{BATCH, Environment};
 use crate::{
     CreateIndexes, DocumentStore, Error, Find, IndexInfo, IndexSpec, Insert, Namespace, RenameCollection, Result,
-    Update, UpdateSpec, UpdateStatement, index, insertion,
+    Update, UpdateSpec, UpdateStatement, index, insertion, view,
 };
 
 /// The number of attempts of a `$merge` to replace a document that others keep changing.
@@ -76,7 +76,9 @@ impl<'p> OutStep<'p> {
         let (store, Some(namespace)) = (&self.environment.store, &new.namespace) else { return Ok(()) };
         let collections = store.list_collections(target.database()).await?;
         let options = collections.into_iter().find(|info| info.name == target.collection()).map(|info| info.options);
-        store.create_collection(namespace, options.unwrap_or_default()).await?;
+        let options = options.unwrap_or_default();
+        view::refuse(target, &options)?;
+        store.create_collection(namespace, options).await?;
         let indexes: Vec<_> = match store.list_indexes(target).await {
             Ok(indexes) => indexes.into_iter().map(|info| info.spec).filter(|spec| !spec.is_id()).collect(),
             Err(error) if error.code() == Code::NamespaceNotFound => Vec::new(),

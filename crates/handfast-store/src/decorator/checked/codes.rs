@@ -11,7 +11,7 @@ use crate::decorator::Operation;
 use crate::{Applied, Error, ErrorClass};
 
 /// Codes that only certain operations may return.
-const RESERVED: [(Code, &[Operation]); 10] = {
+const RESERVED: [(Code, &[Operation]); 11] = {
     use Operation as O;
     [
         (Code::DuplicateKey, &[O::Insert, O::Update, O::FindAndModify, O::Aggregate, O::CreateIndexes, O::Commit]),
@@ -26,6 +26,24 @@ const RESERVED: [(Code, &[Operation]); 10] = {
                 O::Aggregate,
                 O::CreateIndexes,
                 O::CheckCollection,
+            ],
+        ),
+        (
+            Code::CommandNotSupportedOnView,
+            &[
+                O::Insert,
+                O::Update,
+                O::FindAndModify,
+                O::Delete,
+                O::Aggregate,
+                O::CreateIndexes,
+                O::DropIndexes,
+                O::ListIndexes,
+                O::ModifyCollection,
+                O::RenameCollection,
+                O::CheckCollection,
+                O::Watch,
+                O::Commit,
             ],
         ),
         (Code::NamespaceExists, &[O::CreateCollection, O::RenameCollection, O::Aggregate]),

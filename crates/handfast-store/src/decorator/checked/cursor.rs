@@ -53,6 +53,11 @@ impl Expected {
         }
     }
 
+    /// Returns the requirements on documents that are computed, as in a view.
+    pub(super) fn of_limit(self) -> Self {
+        Expected { documents: None, ..self }
+    }
+
     fn check(&mut self, limit: BatchLimit, page: &Page) -> CheckResult {
         let documents = &page.documents;
         require!(!self.ended || documents.is_empty(), "{} documents after the last page", documents.len());
@@ -121,5 +126,9 @@ impl Cursor for CheckedCursor {
         let page = self.cursor.next_page(limit).await;
         let expected = &mut self.expected;
         self.breaches.check(self.store, Operation::NextPage, page, |page| expected.check(limit, page))
+    }
+
+    fn is_computed(&self) -> bool {
+        self.cursor.is_computed()
     }
 }

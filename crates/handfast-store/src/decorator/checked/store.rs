@@ -12,6 +12,7 @@ use super::outcome::{self, FindAndModifyShape, Shape};
 use super::{Breaches, Checked, require};
 use crate::decorator::{DelegatingStore, Operation};
 use crate::validation::Validator;
+use crate::view::ResolvedView;
 use crate::{
     Aggregate, AtomicBatch, AtomicStore, CollectionInfo, CollectionStats, CommitTimestamp, Count, CreateIndexes,
     Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify,
@@ -53,6 +54,7 @@ impl<S: DocumentStore> DelegatingStore for Checked<S> {
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         let expected = Expected::of_find(&request, &self.sources);
         let cursor = self.check(Operation::Find, self.store.find(request).await, |_| Ok(()))?;
+        let expected = if cursor.is_computed() { expected.of_limit() } else { expected };
         Ok(self.checked_cursor(cursor, expected))
     }
 
@@ -216,5 +218,9 @@ impl Snapshot for CheckedSnapshot {
 
     fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
         self.snapshot.validator(namespace)
+    }
+
+    fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        self.snapshot.view(namespace)
     }
 }

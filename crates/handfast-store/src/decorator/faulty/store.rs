@@ -11,6 +11,7 @@ use super::{BoxFuture, Faulty, Injector};
 use crate::contract::operations::operations;
 use crate::decorator::Operation;
 use crate::validation::Validator;
+use crate::view::ResolvedView;
 use crate::*;
 
 macro_rules! faulty_store {
@@ -139,6 +140,10 @@ impl Snapshot for FaultySnapshot {
     fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
         self.snapshot.validator(namespace)
     }
+
+    fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        self.snapshot.view(namespace)
+    }
 }
 
 pub(super) struct FaultyCursor {
@@ -152,5 +157,9 @@ pub(super) struct FaultyCursor {
 impl Cursor for FaultyCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
         self.injector.read(Operation::NextPage, self.namespace.as_ref(), self.cursor.next_page(limit)).await
+    }
+
+    fn is_computed(&self) -> bool {
+        self.cursor.is_computed()
     }
 }

@@ -9,6 +9,7 @@ use bson::{RawBsonRef, RawDocumentBuf};
 use super::{Metered, Meters};
 use crate::decorator::{DelegatingStore, Operation};
 use crate::validation::Validator;
+use crate::view::ResolvedView;
 use crate::{
     Aggregate, AtomicBatch, AtomicStore, BatchLimit, CommitTimestamp, Cursor, DocumentStore, Find, Namespace, Page,
     Result, Snapshot,
@@ -80,6 +81,10 @@ impl Snapshot for MeteredSnapshot {
     fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
         self.snapshot.validator(namespace)
     }
+
+    fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
+        self.snapshot.view(namespace)
+    }
 }
 
 pub(super) struct MeteredCursor {
@@ -91,5 +96,9 @@ pub(super) struct MeteredCursor {
 impl Cursor for MeteredCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
         self.meters.time(Operation::NextPage, self.cursor.next_page(limit)).await
+    }
+
+    fn is_computed(&self) -> bool {
+        self.cursor.is_computed()
     }
 }

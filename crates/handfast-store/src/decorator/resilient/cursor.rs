@@ -44,4 +44,8 @@ impl<S: DocumentStore + ?Sized> Cursor for ResilientCursor<S> {
         self.cursor = self.opening.open(&*self.store).await?;
         self.cursor.next_page(limit).await
     }
+
+    fn is_computed(&self) -> bool {
+        self.cursor.is_computed()
+    }
 }
