@@ -250,14 +250,13 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Adds a record of a change of the catalog to the log of changes, if it is on and this is not about a view. The operation must change something.
+    /// Adds a record of a change of the catalog to the log of changes, if it is on. The operation must change something.
     pub(crate) fn log_catalog(
         &mut self,
         collection: &Collection,
         content: impl FnOnce(&Collection) -> bson::RawDocumentBuf,
     ) {
-        let is_view = collection.options.view.is_some();
-        if self.state.log.is_some() && is_logged(&collection.namespace) && !is_view {
+        if self.state.log.is_some() && is_logged(&collection.namespace) {
             self.records.add(collection.uuid, content(collection));
         }
     }
@@ -549,7 +548,7 @@ impl<'s> Writer<'s> {
         Ok(collection)
     }
 
-    /// Stages a new view. The log of changes has none of its changes, as the events of MongoDB.
+    /// Stages a new view.
     ///
     /// # Errors
     /// Returns the errors of an invalid definition. Nothing is staged then.
@@ -560,7 +559,9 @@ impl<'s> Writer<'s> {
         options: CollectionOptions,
     ) -> StoreResult<()> {
         view::check_definition(&*self.state.catalog, namespace, &options)?;
-        self.add_collection(namespace, uuid, options).map(|_| ())
+        let view = self.add_collection(namespace, uuid, options)?;
+        self.log_catalog(&view, |view| record::of_view(&view.namespace, "create", Some(&view.options)));
+        Ok(())
     }
 
     /// Stages a new collection or view whose name is free.

@@ -89,7 +89,10 @@ pub(crate) async fn drop_collection(context: &WriteContext, namespace: &Namespac
 
 fn drop_logged(writer: &mut Writer<'_>, collection: &Collection) {
     writer.drop_collection(collection);
-    writer.log_catalog(collection, |collection| record::of_drop(&collection.namespace));
+    writer.log_catalog(collection, |collection| match collection.options.view {
+        Some(_) => record::of_view(&collection.namespace, "drop", None),
+        None => record::of_drop(&collection.namespace),
+    });
 }
 
 pub(crate) async fn drop_database(context: &WriteContext, database: &str) -> StoreResult<bool> {

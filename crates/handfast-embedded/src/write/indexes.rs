@@ -68,6 +68,9 @@ pub(crate) async fn modify_collection(
             let collection = existing(writer, &request.namespace)?;
             let options = view::modified(&request.namespace, &collection.options, &request)?;
             view::check_definition(&**writer.catalog(), &request.namespace, &options)?;
+            if options.view.is_some() && options != collection.options {
+                writer.log_catalog(&collection, |view| record::of_view(&view.namespace, "modify", Some(&options)));
+            }
             writer.set_options(&collection, options)?;
             let Some(change) = request.index else {
                 return Ok(rawdoc! {});

@@ -80,23 +80,37 @@ async fn a_find_in_a_view_uses_the_indexes_of_its_source() {
 }
 
 #[tokio::test]
-async fn a_change_stream_shows_no_views_and_is_not_opened_on_one() {
+async fn a_change_stream_with_expanded_events_shows_views_and_none_is_opened_on_one() {
     let directory = tempfile::tempdir().unwrap();
     let options = crate::Options { change_log: crate::ChangeLog::On, ..crate::Options::small() };
     let store = EmbeddedStore::open(directory.path(), handfast_store::Sources::seeded(1), options).await.unwrap();
     let scope = WatchScope::Database("db".to_owned());
-    let mut stream = store.watch(Watch { expanded: true, ..Watch::new(scope) }).await.unwrap();
+    let mut plain = store.watch(Watch::new(scope.clone())).await.unwrap();
+    let mut expanded = store.watch(Watch { expanded: true, ..Watch::new(scope) }).await.unwrap();
+    // The name is that of nothing yet.
+    let of_name = WatchScope::Collection(in_db("v"));
+    let mut of_name = store.watch(Watch { expanded: true, ..Watch::new(of_name) }).await.unwrap();
     store.create_collection(&in_db("v"), on("c", rawdoc! {})).await.unwrap();
     let view = ModifyView { on: Some("d".to_owned()), ..ModifyView::default() };
     store.modify_collection(ModifyCollection { view, ..ModifyCollection::new(in_db("v")) }).await.unwrap();
     let watch = Watch::new(WatchScope::Collection(in_db("v")));
     assert_eq!(store.watch(watch).await.err().unwrap().code(), Code::CommandNotSupportedOnView);
     store.drop_collection(&in_db("v")).await.unwrap();
-    store.insert_one(&namespace(), rawdoc! { "_id": 1 }).await.unwrap();
+    store.insert_one(&in_db("v"), rawdoc! { "_id": 1 }).await.unwrap();
     let limit = BatchLimit { documents: 10, bytes: 1 << 20 };
-    let page = stream.next_events(limit, Duration::ZERO).await.unwrap();
-    let kinds: Vec<_> = page.events.iter().map(|event| event.get_str("operationType").unwrap()).collect();
-    assert_eq!(kinds, ["create", "insert"]);
+    let kinds = |events: &[RawDocumentBuf]| -> Vec<String> {
+        events.iter().map(|event| event.get_str("operationType").unwrap().to_owned()).collect()
+    };
+    let page = expanded.next_events(limit, Duration::ZERO).await.unwrap();
+    assert_eq!(kinds(&page.events), ["create", "modify", "drop", "create", "insert"]);
+    let description = page.events[1].get_document("operationDescription").unwrap();
+    assert_eq!(description, rawdoc! { "viewOn": "d", "pipeline": [{ "$match": {} }] }.as_ref());
+    assert!(page.events[0].get("collectionUUID").unwrap().is_none());
+    let page = plain.next_events(limit, Duration::ZERO).await.unwrap();
+    assert_eq!(kinds(&page.events), ["insert"]);
+    // The drop of a view does not end the stream of a collection that gets the name.
+    let page = of_name.next_events(limit, Duration::ZERO).await.unwrap();
+    assert_eq!(kinds(&page.events), ["create", "insert"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

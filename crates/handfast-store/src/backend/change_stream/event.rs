@@ -21,10 +21,11 @@ const EXPANDED: [&str; 4] = ["create", "createIndexes", "dropIndexes", "modify"]
 
 /// Returns whether a stream shows a change.
 pub(super) fn is_shown(scope: &WatchScope, expanded: bool, fields: &Fields<'_>) -> bool {
-    if !expanded && EXPANDED.contains(&fields.kind) {
+    if !expanded && (EXPANDED.contains(&fields.kind) || fields.is_of_view) {
         return false;
     }
     match scope {
+        WatchScope::Collection(_) if fields.is_of_view => false,
         WatchScope::Deployment => true,
         WatchScope::Database(database) => {
             fields.database == database || fields.to.is_some_and(|to| to.get_str("db").is_ok_and(|to| to == database))
@@ -83,7 +84,7 @@ pub(super) fn of_change(
         event.append(cstr!("lsid"), lsid);
         event.append(cstr!("txnNumber"), number);
     }
-    if expanded && fields.collection.is_some() {
+    if expanded && fields.collection.is_some() && !fields.is_of_view {
         event.append(cstr!("collectionUUID"), record::uuid(change.collection));
     }
     event.append(cstr!("wallTime"), change.wall_time);

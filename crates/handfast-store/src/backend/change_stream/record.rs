@@ -9,6 +9,7 @@
 //! u   updateDescription                         update
 //! t   {db, coll}: the new name                  rename
 //! p   operationDescription                      the changes of the catalog
+//! v   true                                      create, modify and drop of a view
 //! s n session and number of the transaction     changes of a transaction
 //! ```
 
@@ -17,7 +18,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::difference::update_description;
-use crate::{IndexSpec, Namespace, Ticket, WriteKind};
+use crate::{CollectionOptions, IndexSpec, Namespace, Ticket, WriteKind};
 
 /// The states of a document around its change.
 #[derive(Clone, Copy)]
@@ -115,6 +116,16 @@ pub fn of_create(namespace: &Namespace) -> RawDocumentBuf {
     record
 }
 
+/// Returns the record of a view that was created or changed (`create`, `modify`), with its definition, or dropped (`drop`).
+pub fn of_view(namespace: &Namespace, kind: &str, options: Option<&CollectionOptions>) -> RawDocumentBuf {
+    let mut record = begin(namespace, kind);
+    if let Some(options) = options {
+        record.append(cstr!("p"), options.to_document());
+    }
+    record.append(cstr!("v"), true);
+    record
+}
+
 /// Returns the record of created (`createIndexes`) or dropped (`dropIndexes`) indexes.
 pub fn of_indexes<'i>(
     namespace: &Namespace,
@@ -156,6 +167,7 @@ pub(super) struct Fields<'r> {
     pub(super) update_description: Option<&'r RawDocument>,
     pub(super) to: Option<&'r RawDocument>,
     pub(super) description: Option<&'r RawDocument>,
+    pub(super) is_of_view: bool,
     pub(super) session: Option<RawBsonRef<'r>>,
     pub(super) number: Option<i64>,
 }
@@ -179,6 +191,7 @@ impl<'r> Fields<'r> {
                 "u" => fields.update_description = value.as_document(),
                 "t" => fields.to = value.as_document(),
                 "p" => fields.description = value.as_document(),
+                "v" => fields.is_of_view = value.as_bool().unwrap_or(false),
                 "s" => fields.session = Some(value),
                 "n" => fields.number = value.as_i64(),
                 _ => {}
