@@ -38,13 +38,22 @@ pub(crate) struct OpenedDatabase {
 }
 
 impl OpenedDatabase {
-    /// Opens what the settings name: a data directory with transactions on one machine, or servers with transactions on single
-    /// documents.
+    /// Opens what the settings name, for a command beside the server: a data directory with transactions on one machine, or servers with
+    /// transactions on single documents.
     pub(crate) async fn open(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
+        OpenedDatabase::opened(configuration, Access::Transactions, sources).await
+    }
+
+    /// Opens what the settings name for the server, which keeps the log of changes as they say.
+    pub(crate) async fn open_to_serve(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
+        OpenedDatabase::opened(configuration, Access::Serving, sources).await
+    }
+
+    async fn opened(configuration: &Configuration, access: Access, sources: Sources) -> anyhow::Result<Self> {
         let settings = &configuration.settings;
         let location = Location::of(configuration)?;
         let sources = with_query_memory(sources, settings);
-        let store = OpenedStore::open(&location, Access::Transactions, sources.clone()).await?;
+        let store = OpenedStore::open(&location, access, sources.clone()).await?;
         if !settings.part {
             store.ensure_whole("; --part serves it to those who do").await?;
         }

@@ -77,7 +77,10 @@ impl Location {
 /// The kind of work that a command does on a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Transactions over it. A missing data directory is created, and the routes of several servers are recorded in them.
+    /// Serves it, with transactions, and with the log of changes as the settings say. A missing data directory is created, and the routes
+    /// of several servers are recorded in them.
+    Serving,
+    /// Transactions over it by a command beside the server, which leaves the log of changes as it is. A missing data directory is created, and the routes of several servers are recorded in them.
     Transactions,
     /// Changes of one document at a time. A data directory must exist; a Handfast in front of other servers is accepted.
     SingleDocuments,
@@ -96,6 +99,7 @@ impl OpenedStore {
         match location {
             Location::Directory(directory) => {
                 let store = match access {
+                    Access::Serving => directory.open(sources).await?,
                     Access::Transactions => directory.open_beside_server(sources).await?,
                     Access::SingleDocuments | Access::Inspection => directory.open_existing(sources).await?,
                 };

@@ -85,7 +85,9 @@ impl Servers {
                 let part = |(named, store): (&NamedStore, _)| Part::new(named.name.clone().unwrap_or_default(), store);
                 let parts = parts.into_iter().map(part).collect();
                 let routed = match access {
-                    Access::Transactions | Access::SingleDocuments => Routed::open(parts, &self.routes, sources).await,
+                    Access::Serving | Access::Transactions | Access::SingleDocuments => {
+                        Routed::open(parts, &self.routes, sources).await
+                    }
                     Access::Inspection => Routed::open_recorded(parts, &self.routes, sources).await,
                 };
                 Arc::new(routed.map_err(|error| anyhow!("cannot use these stores together: {error}"))?)

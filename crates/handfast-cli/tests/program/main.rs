@@ -22,6 +22,7 @@ mod http_statements;
 mod http_tokens;
 mod kills;
 mod lifetime;
+mod log_retention;
 mod limits;
 mod outage;
 mod patterns;

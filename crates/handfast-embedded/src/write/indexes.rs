@@ -8,7 +8,7 @@ use handfast_mql::Code;
 use handfast_store::change_stream::record;
 use handfast_store::index::{Addition, Index, addition, check_expiry_seconds, dropped, selected};
 use handfast_store::{
-    DropIndexes, Error as StoreError, IndexCounts, IndexInfo, IndexSpec, ModifyCollection, Namespace,
+    DropIndexes, Error as StoreError, IndexCounts, IndexInfo, IndexSpec, ModifyCollection, ModifyValidator, Namespace,
     Result as StoreResult, view,
 };
 
@@ -68,11 +68,18 @@ pub(crate) async fn modify_collection(
             let collection = existing(writer, &request.namespace)?;
             let options = view::modified(&request.namespace, &collection.options, &request)?;
             view::check_definition(&**writer.catalog(), &request.namespace, &options)?;
-            if options.view.is_some() && options != collection.options {
-                writer.log_catalog(&collection, |view| record::of_view(&view.namespace, "modify", Some(&options)));
+            let mut description = RawDocumentBuf::new();
+            if options != collection.options {
+                match &options.view {
+                    Some(_) => {
+                        writer.log_catalog(&collection, |view| record::of_view(&view.namespace, "modify", Some(&options)));
+                    }
+                    None => describe_validator(&request.validator, &mut description),
+                }
+                writer.set_options(&collection, options)?;
             }
-            writer.set_options(&collection, options)?;
             let Some(change) = request.index else {
+                log_modification(writer, &collection, description);
                 return Ok(rawdoc! {});
             };
             let position = selected(&request.namespace, &collection.index_specs(), &change.selector)?;
@@ -106,12 +113,32 @@ pub(crate) async fn modify_collection(
                 if let Some(hidden) = change.hidden {
                     index.append(cstr!("hidden"), hidden);
                 }
-                let description = rawdoc! { "index": index };
-                writer.log_catalog(&collection, |collection| record::of_modify(&collection.namespace, description));
+                description.append(cstr!("index"), index);
             }
+            log_modification(writer, &collection, description);
             Ok(answer)
         })
         .await
+}
+
+/// Adds the settings of a validator that a request sets.
+fn describe_validator(request: &ModifyValidator, description: &mut RawDocumentBuf) {
+    if let Some(validator) = &request.validator {
+        description.append(cstr!("validator"), validator.clone());
+    }
+    if let Some(level) = request.level {
+        description.append(cstr!("validationLevel"), level.name());
+    }
+    if let Some(action) = request.action {
+        description.append(cstr!("validationAction"), action.name());
+    }
+}
+
+/// Logs what was changed, if anything was.
+fn log_modification(writer: &mut Writer<'_>, collection: &Arc<Collection>, description: RawDocumentBuf) {
+    if !description.is_empty() {
+        writer.log_catalog(collection, |collection| record::of_modify(&collection.namespace, description));
+    }
 }
 
 fn existing(writer: &Writer<'_>, namespace: &Namespace) -> StoreResult<Arc<Collection>> {

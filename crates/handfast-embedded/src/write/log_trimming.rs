@@ -46,6 +46,7 @@ pub(crate) async fn trim(context: &WriteContext) -> StoreResult<()> {
         end(context).await?;
         tracing::info!("no change stream was read for change-log-age: changes are not logged until one is opened");
     }
+    let mut trimmed = false;
     while !context.is_closing() {
         let (view, sources, options) = (context.latest().view, context.sources.clone(), context.options.clone());
         let found = tokio::task::spawn_blocking(move || oldest(&*view, &sources, &options)).await;
@@ -65,8 +66,10 @@ pub(crate) async fn trim(context: &WriteContext) -> StoreResult<()> {
             Ok(())
         };
         context.committer.submit(AnswerAfter::Applied, bytes, remove).await?;
+        trimmed = true;
     }
-    Ok(())
+    // Readers learn of it also if nothing is written any more.
+    if trimmed { context.committer.barrier(AnswerAfter::Published).await } else { Ok(()) }
 }
 
 fn is_on(context: &WriteContext) -> StoreResult<bool> {

@@ -51,7 +51,7 @@ pub(super) async fn run(
     // Before the data directory is created: a busy port leaves nothing behind.
     let listeners = Listeners::bind(&listen).await?;
     let http = HttpListeners::bind(configuration, tls.as_ref()).await?;
-    let opened = OpenedDatabase::open(configuration, sources.clone()).await?;
+    let opened = OpenedDatabase::open_to_serve(configuration, sources.clone()).await?;
     if let Some(server) = opened.handfast_server() {
         warn!(
             "{} is {}, which has transactions itself: its own clients see the field _hf, and their writes break the \
