@@ -26,6 +26,12 @@ fn serve(name: &str) -> Result<(Scratch, Arc<Serve>)> {
     let large = doc! { "_id": 1, "list": (0..ELEMENTS).map(|a| doc! { "a": a }).collect::<Vec<_>>() };
     let reply = serve.command(doc! { "insert": "large", "documents": [large], "$db": "db" })?;
     ensure!(reply.get_i32("n").ok() == Some(1), "{reply}");
+    let checked = [doc! { "_id": 1, "a": 1 }, doc! { "_id": 2, "a": 1 }];
+    let reply = serve.command(doc! { "insert": "checked", "documents": checked.to_vec(), "$db": "db" })?;
+    ensure!(reply.get_i32("n").ok() == Some(2), "{reply}");
+    let validator = doc! { "$expr": { "$gt": [endless_of(20_000), 1] } };
+    let reply = serve.command(doc! { "collMod": "checked", "validator": validator, "$db": "db" })?;
+    ensure!(reply.get_f64("ok").ok() == Some(1.0), "{reply}");
     Ok((scratch, Arc::new(serve)))
 }
 
@@ -41,9 +47,14 @@ fn none_of_many(field: &str) -> Document {
 
 /// Returns an expression whose value takes 10^18 steps to compute.
 fn endless() -> Document {
+    endless_of(1_000_000)
+}
+
+/// Returns an expression whose value takes `count` steps to the power of three to compute.
+fn endless_of(count: i32) -> Document {
     let mut number = Bson::from(1);
     for _ in 0..3 {
-        number = doc! { "$size": { "$map": { "input": { "$range": [0, 1_000_000] }, "in": number } } }.into();
+        number = doc! { "$size": { "$map": { "input": { "$range": [0, count] }, "in": number } } }.into();
     }
     doc! { "$add": [number, 1] }
 }
@@ -82,6 +93,12 @@ fn commands() -> Vec<Document> {
         doc! { "update": "large", "updates": [{
             "q": { "_id": 1 }, "u": { "$set": { "list.$[x]": 0 } }, "arrayFilters": [none_of_many("x.a")],
         }], "$db": "db" },
+        // The validator of the collection computes.
+        doc! { "insert": "checked", "documents": [{ "_id": 9 }], "$db": "db" },
+        doc! { "update": "checked", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "b": 1 } } }], "$db": "db" },
+        doc! { "update": "checked", "updates": [{ "q": { "a": 1 }, "u": { "$set": { "b": 1 } }, "multi": true }], "$db": "db" },
+        doc! { "update": "checked", "updates": [{ "q": { "_id": 9 }, "u": { "$set": { "b": 1 } }, "upsert": true }], "$db": "db" },
+        doc! { "findAndModify": "checked", "query": { "_id": 1 }, "update": { "$set": { "b": 1 } }, "$db": "db" },
     ]
 }
 
@@ -120,7 +137,7 @@ fn a_command_that_is_killed_computes_no_further() -> Result<()> {
 fn a_client_that_vanishes_takes_its_computation_with_it() -> Result<()> {
     let (_scratch, serve) = serve("compute-vanish")?;
     let reads = commands().into_iter().filter(|command| {
-        !matches!(command.keys().next().map(String::as_str), Some("update" | "delete" | "findAndModify"))
+        !matches!(command.keys().next().map(String::as_str), Some("insert" | "update" | "delete" | "findAndModify"))
     });
     for command in reads {
         serve.send_and_vanish(&command)?;

@@ -11,6 +11,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::change_stream::{is_logged, is_logged_database, record};
 use handfast_store::index::duplicate_key;
+use handfast_store::validation::{ExpensiveCheck, NewState, Verdict};
 use handfast_store::{
     CollectionOptions, CommitTimestamp, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Ticket,
     Validation, WriteKind, insertion, view,
@@ -28,9 +29,6 @@ use crate::format::{
 };
 use crate::keys;
 
-/// The factor by which the steps of a validator may be more than those of other evaluations: a write that exceeds them is refused.
-const VALIDATION_STEPS_FACTOR: u64 = 50;
-
 /// The newest state for one operation, and the changes that it stages.
 pub(crate) struct Writer<'s> {
     state: &'s mut State,
@@ -40,6 +38,12 @@ pub(crate) struct Writer<'s> {
     pub(super) failure: Option<Error>,
     /// The records of the log of changes.
     pub(super) records: Records,
+    /// What validators have said beside the committer, for this operation.
+    verdicts: Vec<Arc<Verdict>>,
+    /// The steps that checks may still take.
+    check_steps_left: u64,
+    /// The check of a validator that needs too many steps for the committer.
+    expensive_check: Option<Box<ExpensiveCheck>>,
 }
 
 /// The changes of one document's keys in all indexes, before its unique keys are checked.
@@ -55,7 +59,16 @@ struct IndexChange {
 
 impl<'s> Writer<'s> {
     pub(super) fn new(state: &'s mut State) -> Self {
-        Writer { state, timestamp: None, failure: None, records: Records::default() }
+        let check_steps_left = state.options.turn_steps_max;
+        Writer {
+            state,
+            timestamp: None,
+            failure: None,
+            records: Records::default(),
+            verdicts: Vec::new(),
+            check_steps_left,
+            expensive_check: None,
+        }
     }
 
     /// Returns the steps that an evaluation may take in an operation, while other operations wait.
@@ -150,21 +163,50 @@ impl<'s> Writer<'s> {
         Ok(value.map(|value| StoredDocument::open(&key, value, verify)).transpose()?)
     }
 
+    /// Sets what validators have said beside the committer.
+    pub(crate) fn set_verdicts(&mut self, verdicts: Vec<Arc<Verdict>>) {
+        self.verdicts = verdicts;
+    }
+
+    /// Limits the steps of all checks from now on; an operation begins with [`Writer::steps_max`].
+    pub(crate) fn bound_checks(&mut self, steps_max: u64) {
+        self.check_steps_left = steps_max;
+    }
+
+    /// Returns the steps that checks may still take.
+    pub(crate) fn check_steps_left(&self) -> u64 {
+        self.check_steps_left
+    }
+
+    /// Returns the check that needs too many steps for the committer, if [`Writer::validate`] has failed for this reason. The caller
+    /// computes it beside the committer, and repeats the operation with the verdict.
+    pub(crate) fn take_expensive_check(&mut self) -> Option<Box<ExpensiveCheck>> {
+        self.expensive_check.take()
+    }
+
     /// Checks a document's new state by the validator of its collection. `before` is its newest state.
     ///
     /// # Errors
-    /// `DocumentValidationFailure` (121), and the errors of the validator, also of one that takes too many steps.
+    /// `DocumentValidationFailure` (121), the errors of the validator, and an error for a check that needs too many steps
+    /// ([`Writer::take_expensive_check`]).
     pub(crate) fn validate(
-        &self,
+        &mut self,
         collection: &Collection,
         before: Option<&RawDocument>,
         after: &RawDocument,
         validation: Validation,
     ) -> StoreResult<()> {
         let Some(validator) = &collection.validator else { return Ok(()) };
+        let state = NewState { namespace: &collection.namespace, before, after, validation };
+        if let Some(result) = self.verdicts.iter().find_map(|verdict| verdict.on(validator, &state)) {
+            return result;
+        }
         let context = self.state.sources.context(&RawDocumentBuf::new());
-        context.bound_steps(self.steps_max().saturating_mul(VALIDATION_STEPS_FACTOR));
-        validator.check(before, after, validation, &context)
+        validator.check_within(&mut self.check_steps_left, state, &context).unwrap_or_else(|| {
+            self.expensive_check = Some(Box::new(validator.expensive(state)));
+            let text = "the validator of the collection takes too many steps, while other writes wait";
+            Err(StoreError::command(Code::OperationFailed, text))
+        })
     }
 
     /// Stages a document's new state. `before` is its newest state.

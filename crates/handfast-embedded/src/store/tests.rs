@@ -2,6 +2,7 @@
 
 mod change_log;
 mod validator;
+mod validator_steps;
 mod view;
 
 use std::time::Duration;
@@ -102,7 +103,7 @@ async fn expensive_evaluations_are_computed_off_the_committer() {
     store.insert(Insert::new(namespace(), documents)).await.unwrap();
 
     for filter in [rawdoc! { "_id": 3 }, rawdoc! { "a": 1 }] {
-        for (items, operations) in [(900, 1), (1100, 2)] {
+        for (items, operations) in [(600, 1), (1100, 2)] {
             let before = store.costs().operations;
             let outcome = store.update(looping(filter.clone(), items, false)).await.unwrap();
             assert_eq!((outcome.matched, outcome.modified, outcome.errors.len()), (1, 1, 0), "{filter:?} {items}");
@@ -116,7 +117,7 @@ async fn expensive_evaluations_are_computed_off_the_committer() {
 
     // Each document takes fewer steps than the limit of an operation, and all together more: there are several
     // operations.
-    for (items, operations) in [(901, 10), (1101, 20)] {
+    for (items, operations) in [(601, 10), (1101, 20)] {
         let before = store.costs().operations;
         let outcome = store.update(looping(rawdoc! { "a": 1 }, items, true)).await.unwrap();
         assert_eq!((outcome.matched, outcome.modified, outcome.errors.len()), (20, 20, 0));

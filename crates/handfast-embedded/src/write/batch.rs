@@ -1,8 +1,11 @@
 //! Commits the writes of a transaction in one operation, in which the first committer wins.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bson::{RawBson, RawBsonRef, RawDocument};
 use handfast_mql::{Code, CompileOptions, Context, Filter};
 use handfast_store::index::{Index, key_conflict};
+use handfast_store::validation::{ExpensiveCheck, Verdict};
 use handfast_store::{
     AtomicBatch, BatchWrite, Before, CommitTimestamp, Creation, DocumentWrite, Error as StoreError, Namespace, Read,
     Result as StoreResult, insertion,
@@ -16,20 +19,40 @@ use crate::committer::Writer;
 use crate::format::{CollectionId, StoredDocument, document_key};
 use crate::keys;
 
-/// Commits a batch in one operation.
+/// Verdicts of validators on states of documents that others change before the next operation.
+const SPARE_VERDICTS: usize = 16;
+
+/// Commits a batch in one operation. If a validator takes too long for it, the operation is repeated with its verdict.
 pub(crate) async fn commit(context: &WriteContext, mut batch: AtomicBatch) -> StoreResult<CommitTimestamp> {
     let reads = std::mem::take(&mut batch.reads).into_iter().map(|read| compile_read(context, read));
     let reads = reads.collect::<StoreResult<Vec<_>>>()?;
     let (uuid, ticketed) = (context.new_uuid(), context.ticketed(batch.ticket));
     let bytes = batch.writes.iter().map(|write| size(&write.write) + size_before(&write.before)).sum();
     let answer = batch.durability.into();
-    let operation = move |writer: &mut Writer<'_>| {
-        once_per_ticket(writer, ticketed, |writer| {
-            writer.set_transaction(batch.ticket);
-            stage_batch(writer, &batch, &reads, uuid)
-        })
-    };
-    context.committer.submit(answer, bytes, operation).await
+    // One for each write, and some for documents that others change meanwhile.
+    let verdicts_max = batch.writes.len() + SPARE_VERDICTS;
+    let (batch, reads) = (Arc::new(batch), Arc::new(reads));
+    let mut verdicts: Vec<Arc<Verdict>> = Vec::new();
+    loop {
+        let expensive: Arc<Mutex<Option<Box<ExpensiveCheck>>>> = Arc::default();
+        let (batch, reads, known, found) = (batch.clone(), reads.clone(), verdicts.clone(), expensive.clone());
+        let operation = move |writer: &mut Writer<'_>| {
+            writer.set_verdicts(known);
+            let done = once_per_ticket(writer, ticketed, |writer| {
+                writer.set_transaction(batch.ticket);
+                stage_batch(writer, &batch, &reads, uuid)
+            });
+            *found.lock().unwrap_or_else(PoisonError::into_inner) = writer.take_expensive_check();
+            done
+        };
+        let done = context.committer.submit(answer, bytes, operation).await;
+        // All of it was rolled back: the next operation has the verdict of the validator, or another document in its place.
+        let expensive = expensive.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match expensive {
+            Some(check) if verdicts.len() < verdicts_max => verdicts.push(Arc::new(check.run(&context.sources).await?)),
+            _ => return done,
+        }
+    }
 }
 
 fn size(write: &DocumentWrite) -> usize {
@@ -132,6 +155,7 @@ fn put_all(
         insertion::check_size(document)?;
         let collection = writer.ensure_collection(namespace, uuid)?;
         let old = before.as_ref().map(Newest::document).transpose()?;
+        writer.bound_checks(writer.steps_max());
         writer.validate(&collection, old, document, *validation)?;
         let changes = writer.key_changes(&collection, &id_key, old, Some(document))?;
         writer.stage_removed_keys(&collection, &id_key, &changes);

@@ -81,7 +81,7 @@ pub(crate) async fn change_many<T: Send + 'static>(
             return Ok(step.error);
         }
         if let Some(what) = step.too_expensive
-            && let Err(error) = evaluation.compute_off_thread(what).await
+            && let Err(error) = evaluation.compute_off_thread(what, &context.sources).await
         {
             return Ok(Some(error));
         }

@@ -107,7 +107,7 @@ impl<T: Recorded + Send + 'static> ChangeOne<'_, T> {
             };
             match self.context.committer.submit(answer, bytes, run).await? {
                 OnCommitter::TooExpensive(what) => {
-                    if let Err(error) = self.evaluation.compute_off_thread(what).await {
+                    if let Err(error) = self.evaluation.compute_off_thread(what, &self.context.sources).await {
                         return self.unless_ticket_used(Err(error)).await;
                     }
                 }

@@ -10,6 +10,9 @@
 //! operation 2    the same state: apply the result; another state: as operation 1
 //! ```
 //!
+//! The validator of the collection is part of this: if it takes too many steps, it is asked off thread, and the next operation takes
+//! its verdict on the same states.
+//!
 //! An evaluation that loses this race some times may take many steps on the committer; if those are too few as well, the write
 //! fails in the end. The document that an upsert inserts depends on no other, and is computed off thread at most once.
 
@@ -18,7 +21,8 @@ use std::sync::{Arc, OnceLock};
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::{Code, Context};
 use handfast_store::ticket::Recorded;
-use handfast_store::{Error as StoreError, Result as StoreResult, Validation, WriteKind, blocking};
+use handfast_store::validation::{ExpensiveCheck, Verdict};
+use handfast_store::{Error as StoreError, Result as StoreResult, Sources, Validation, WriteKind, blocking};
 
 use super::target::Target;
 use crate::catalog::Collection;
@@ -52,6 +56,7 @@ pub(crate) enum OnCommitter<T> {
 pub(crate) enum TooExpensive {
     Document(Box<DocumentState>),
     Upsert,
+    Validator(Box<ExpensiveCheck>),
 }
 
 /// The state of a document that an operation saw.
@@ -80,6 +85,8 @@ pub(crate) struct Evaluation<T> {
     upsert: Option<Arc<Upsert<T>>>,
     validation: Validation,
     off_thread: Option<OffThread<T>>,
+    /// What validators said off thread.
+    verdicts: Vec<Arc<Verdict>>,
     /// Evaluations of the current document off thread.
     attempts: u32,
     /// The steps that the last evaluation on the committer took.
@@ -130,8 +137,16 @@ impl<T: Send + 'static> Evaluation<T> {
         target: Arc<Target>,
         evaluate: impl Fn(&Collection, &RawDocument) -> StoreResult<Evaluated<T>> + Send + Sync + 'static,
     ) -> Self {
-        let (evaluate, validation) = (Arc::new(evaluate), Validation::default());
-        Evaluation { target, evaluate, upsert: None, validation, off_thread: None, attempts: 0, steps: 0 }
+        Evaluation {
+            target,
+            evaluate: Arc::new(evaluate),
+            upsert: None,
+            validation: Validation::default(),
+            off_thread: None,
+            verdicts: Vec::new(),
+            attempts: 0,
+            steps: 0,
+        }
     }
 
     #[must_use]
@@ -156,6 +171,7 @@ impl<T: Send + 'static> Evaluation<T> {
             upsert: self.upsert.clone(),
             validation: self.validation,
             off_thread: self.off_thread.take(),
+            verdicts: self.verdicts.clone(),
             attempts: self.attempts,
             steps: 0,
         }
@@ -164,17 +180,21 @@ impl<T: Send + 'static> Evaluation<T> {
     /// Starts counting the attempts of another document.
     pub(crate) fn next_document(&mut self) {
         self.attempts = 0;
+        self.verdicts.clear();
     }
 
     /// Computes off thread what was too expensive for the committer, for the next operation.
     ///
     /// # Errors
     /// Returns the error of the evaluation; `WriteConflict` (112) for a document that changes during each of many evaluations.
-    pub(crate) async fn compute_off_thread(&mut self, too_expensive: TooExpensive) -> StoreResult<()> {
-        let state = match too_expensive {
-            TooExpensive::Document(state) => *state,
-            TooExpensive::Upsert => return self.make_upsert_off_thread().await,
-        };
+    pub(crate) async fn compute_off_thread(
+        &mut self,
+        too_expensive: TooExpensive,
+        sources: &Sources,
+    ) -> StoreResult<()> {
+        if matches!(too_expensive, TooExpensive::Upsert) {
+            return self.make_upsert_off_thread().await;
+        }
         self.attempts += 1;
         if self.attempts > ATTEMPTS_MAX {
             let text = format!(
@@ -182,6 +202,14 @@ impl<T: Send + 'static> Evaluation<T> {
             );
             return Err(StoreError::command(Code::WriteConflict, text));
         }
+        let state = match too_expensive {
+            TooExpensive::Document(state) => *state,
+            TooExpensive::Validator(check) => {
+                self.verdicts = vec![Arc::new(check.run(sources).await?)];
+                return Ok(());
+            }
+            TooExpensive::Upsert => return Ok(()),
+        };
         let evaluate = self.evaluate.clone();
         let evaluated = blocking(move || {
             let result = evaluate(&state.collection, state.stored.document()?)?;
@@ -231,7 +259,14 @@ impl<T> Evaluation<T> {
             Evaluated::Unchanged(result) => result,
             Evaluated::Replace(after, kind, result) => {
                 let before = Some(stored.document()?);
-                writer.validate(collection, before, &after, self.validation)?;
+                let steps_max = self.steps_max(writer);
+                writer.set_verdicts(self.verdicts.clone());
+                writer.bound_checks(steps_max);
+                let valid = writer.validate(collection, before, &after, self.validation);
+                self.steps += steps_max - writer.check_steps_left().min(steps_max);
+                if let Err(error) = valid {
+                    return too_expensive_or(writer, error);
+                }
                 writer.put(collection, id_key, before, &after, kind)?;
                 result
             }
@@ -254,7 +289,13 @@ impl<T> Evaluation<T> {
                 None => return Ok(OnCommitter::TooExpensive(TooExpensive::Upsert)),
             },
         };
-        (upsert.insert)(writer, &made?).map(OnCommitter::Done)
+        let made = made?;
+        writer.set_verdicts(self.verdicts.clone());
+        writer.bound_checks(self.steps_max(writer));
+        match (upsert.insert)(writer, &made) {
+            Ok(inserted) => Ok(OnCommitter::Done(inserted)),
+            Err(error) => too_expensive_or(writer, error),
+        }
     }
 
     fn steps_max(&self, writer: &Writer<'_>) -> u64 {
@@ -267,6 +308,12 @@ impl DocumentState {
     fn is(&self, collection: CollectionId, id_key: &[u8], stored: &StoredDocument) -> bool {
         self.collection.id == collection && self.id_key == id_key && self.stored.bytes() == stored.bytes()
     }
+}
+
+/// Returns the check of a validator that was too expensive for the committer, or else the error.
+fn too_expensive_or<T>(writer: &mut Writer<'_>, error: StoreError) -> StoreResult<OnCommitter<T>> {
+    let check = writer.take_expensive_check().ok_or(error)?;
+    Ok(OnCommitter::TooExpensive(TooExpensive::Validator(check)))
 }
 
 /// Evaluates in at most `steps_max` steps. Returns the result, or `None` if it takes more, and the number of steps taken.

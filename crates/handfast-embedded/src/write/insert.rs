@@ -1,6 +1,9 @@
 //! Inserting documents.
 
+use std::sync::Arc;
+
 use bson::RawDocumentBuf;
+use handfast_store::validation::{ExpensiveCheck, Verdict};
 use handfast_store::{
     Insert, InsertOutcome, Inserted, Namespace, Result as StoreResult, Validation, WriteError, WriteKind, insertion,
 };
@@ -33,12 +36,24 @@ pub(crate) async fn insert(context: &WriteContext, request: Insert) -> StoreResu
             .collect();
         let answer = if documents.peek().is_some() { AnswerAfter::Applied } else { durability.into() };
         let bytes = step.iter().flat_map(|prepared| &prepared.document).map(|document| document.as_bytes().len()).sum();
-        let insert = InsertStep { namespace: namespace.clone(), uuid: context.new_uuid(), validation, ordered };
-        let done = context.committer.submit(answer, bytes, move |writer| insert.run(writer, ticketed, step));
-        let done = done.await.map_err(|error| after_steps(error, outcome.inserted > 0))?;
-        outcome.inserted += done.inserted;
-        outcome.errors.extend(done.errors);
-        last_answer = Some(answer);
+        let (mut step, mut verdict) = (step, None);
+        while !step.is_empty() && (outcome.errors.is_empty() || !ordered) {
+            let insert = InsertStep { namespace: namespace.clone(), uuid: context.new_uuid(), validation, ordered };
+            let run = move |writer: &mut Writer<'_>| insert.run(writer, ticketed, step, verdict);
+            let done = context.committer.submit(answer, bytes, run).await;
+            let done = done.map_err(|error| after_steps(error, outcome.inserted > 0))?;
+            outcome.inserted += done.outcome.inserted;
+            outcome.errors.extend(done.outcome.errors);
+            last_answer = Some(answer);
+            step = done.rest;
+            verdict = match done.expensive_check {
+                Some(check) => {
+                    let verdict = check.run(&context.sources).await;
+                    Some(verdict.map_err(|error| after_steps(error, outcome.inserted > 0))?)
+                }
+                None => None,
+            };
+        }
     }
     if last_answer == Some(AnswerAfter::Applied) {
         let waited = context.wait_until_durable(durability).await;
@@ -55,22 +70,32 @@ struct InsertStep {
     ordered: bool,
 }
 
+/// What an operation has inserted of a step.
+struct InsertedPart {
+    outcome: InsertOutcome,
+    /// The documents for the next operation, of which the first one waits for this check.
+    rest: Vec<Prepared>,
+    expensive_check: Option<Box<ExpensiveCheck>>,
+}
+
 impl InsertStep {
-    /// Inserts the documents. With a ticket, each has its own result; a record that several share is written once. An error of the step
-    /// itself rolls all of it back.
+    /// Inserts the documents up to one that the validator of the collection takes too long for. With a ticket, each has its own result;
+    /// a record that several share is written once. An error of the step itself rolls all of it back.
     fn run(
         &self,
         writer: &mut Writer<'_>,
         ticketed: Option<TicketedWrite>,
         documents: Vec<Prepared>,
-    ) -> StoreResult<InsertOutcome> {
-        let mut outcome = InsertOutcome::default();
+        verdict: Option<Verdict>,
+    ) -> StoreResult<InsertedPart> {
+        let (mut outcome, mut rest, mut expensive_check) = (InsertOutcome::default(), Vec::new(), None);
         let mut record = None;
-        for Prepared { index, document } in documents {
+        writer.set_verdicts(verdict.map(Arc::new).into_iter().collect());
+        let mut documents = documents.into_iter();
+        while let Some(Prepared { index, document }) = documents.next() {
             let insert = |writer: &mut Writer<'_>| {
-                let inserted = document
-                    .and_then(|document| insert_one(writer, &self.namespace, self.uuid, &document, self.validation));
-                inserted.map(|()| Inserted)
+                let document = document.as_ref().map_err(Clone::clone)?;
+                insert_one(writer, &self.namespace, self.uuid, document, self.validation).map(|()| Inserted)
             };
             let done = match ticketed.map(|ticketed| ticketed.of_statement(index)) {
                 None => insert(writer),
@@ -90,6 +115,12 @@ impl InsertStep {
             match done {
                 Ok(Inserted) => outcome.inserted += 1,
                 Err(error) => {
+                    if let Some(check) = writer.take_expensive_check() {
+                        expensive_check = Some(check);
+                        rest.push(Prepared { index, document });
+                        rest.extend(documents);
+                        break;
+                    }
                     outcome.errors.push(WriteError { index, error });
                     if self.ordered {
                         break;
@@ -100,7 +131,7 @@ impl InsertStep {
         if let Some(record) = record {
             record.stage(writer)?;
         }
-        Ok(outcome)
+        Ok(InsertedPart { outcome, rest, expensive_check })
     }
 }
 

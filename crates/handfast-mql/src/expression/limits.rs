@@ -9,6 +9,8 @@ pub(crate) const VALUE_BYTES_MAX: usize = 100 * 1024 * 1024;
 
 /// The least bytes of a value that counts among the large ones that one evaluation makes.
 pub(crate) const LARGE_BYTES: usize = 1024 * 1024;
+/// The bytes of a value that take about as long to make as a step of a loop: a handful of numbers of an array.
+pub(crate) const STEP_BYTES: usize = 64;
 
 /// The most levels of an expression. Input documents are bounded to 100 levels; each level of an expression takes one or more.
 pub(crate) const EXPRESSION_DEPTH_MAX: usize = 100;

@@ -117,9 +117,13 @@ impl Node {
             Node::Call(function, arguments) => function.call(arguments, scope)?,
             Node::Lazy(operator) => operator.evaluate(scope)?,
         };
-        // A single value is limited where it grows; the sum of many large ones is limited here.
-        if let Some(bytes) = value.made_bytes().filter(|bytes| *bytes >= limits::LARGE_BYTES) {
-            scope.context.count_made(bytes)?;
+        if let Some(bytes) = value.made_bytes().filter(|bytes| *bytes >= limits::STEP_BYTES) {
+            // To make it took time, also where no loop counted its steps.
+            scope.context.steps((bytes / limits::STEP_BYTES) as u64)?;
+            // A single value is limited where it grows; the sum of many large ones is limited here.
+            if bytes >= limits::LARGE_BYTES {
+                scope.context.count_made(bytes)?;
+            }
         }
         Ok(value)
     }

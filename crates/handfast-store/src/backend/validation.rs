@@ -1,4 +1,8 @@
 //! Validators: the condition of a collection that new states of documents have to fulfil.
+//!
+//! What a validator says depends on the states of the document alone. A caller that holds up others checks within a few steps
+//! ([`Validator::check_within`]); a check that needs more runs beside them ([`ExpensiveCheck::run`]), and the caller takes its
+//! [`Verdict`] when it looks at the same states again.
 
 use std::sync::Arc;
 
@@ -7,7 +11,10 @@ use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::filter::mismatch;
 use handfast_mql::{Code, CompileOptions, Context, Filter};
 
-use crate::{CollectionOptions, Error, Result, Validation, ValidationAction, ValidationLevel, insertion};
+use crate::{
+    CollectionOptions, Error, Namespace, Result, Sources, Validation, ValidationAction, ValidationLevel, blocking,
+    insertion,
+};
 
 /// Limit on the bytes of what an error says about a document.
 const DETAILS_BYTES_MAX: usize = 1024 * 1024;
@@ -19,6 +26,73 @@ pub struct Validator {
     filter: Filter,
     level: ValidationLevel,
     action: ValidationAction,
+}
+
+/// A new state of a document.
+#[derive(Clone, Copy, Debug)]
+pub struct NewState<'d> {
+    /// The collection, for messages.
+    pub namespace: &'d Namespace,
+    /// The state that is replaced.
+    pub before: Option<&'d RawDocument>,
+    /// The new state.
+    pub after: &'d RawDocument,
+    /// Whether the validator is applied.
+    pub validation: Validation,
+}
+
+/// A check that takes more steps than its caller may take.
+#[derive(Debug)]
+pub struct ExpensiveCheck {
+    validator: Arc<Validator>,
+    namespace: Namespace,
+    before: Option<RawDocumentBuf>,
+    after: RawDocumentBuf,
+    validation: Validation,
+}
+
+/// The result of an [`ExpensiveCheck`].
+#[derive(Debug)]
+pub struct Verdict {
+    check: ExpensiveCheck,
+    result: Result<()>,
+}
+
+impl ExpensiveCheck {
+    /// Checks on another thread, in any number of steps. Dropping the future ends the computation.
+    ///
+    /// # Errors
+    /// `InternalError` (1) if the thread fails. What the validator says is in the verdict.
+    pub async fn run(self, sources: &Sources) -> Result<Verdict> {
+        let context = sources.context(&RawDocumentBuf::new());
+        let _stop = context.interrupt.stop_on_drop();
+        blocking(move || {
+            let ExpensiveCheck { validator, namespace, before, after, validation } = &self;
+            let state = NewState { namespace, before: before.as_deref(), after, validation: *validation };
+            let result = validator.check(state, &context);
+            Ok(Verdict { check: self, result })
+        })
+        .await
+    }
+}
+
+impl Verdict {
+    /// Returns what the validator says about a state, if this is the verdict on it.
+    pub fn on(&self, validator: &Arc<Validator>, state: &NewState<'_>) -> Option<Result<()>> {
+        let check = &self.check;
+        let same = Arc::ptr_eq(&check.validator, validator)
+            && check.after.as_bytes() == state.after.as_bytes()
+            && check.before.as_deref().map(RawDocument::as_bytes) == state.before.map(RawDocument::as_bytes);
+        same.then(|| self.result.clone())
+    }
+
+    /// Returns the result.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Validator::check`].
+    pub fn into_result(self) -> Result<()> {
+        self.result
+    }
 }
 
 impl Validator {
@@ -39,17 +113,36 @@ impl Validator {
         })))
     }
 
-    /// Checks the new state of a document; `before` is the state that it replaces.
+    /// Returns whether documents are refused, and not only mentioned in the log.
+    pub fn refuses(&self) -> bool {
+        self.action == ValidationAction::Error
+    }
+
+    /// Checks the new state of a document in at most `steps_left` steps, which become fewer; `None` if it needs more.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Validator::check`].
+    pub fn check_within(&self, steps_left: &mut u64, state: NewState<'_>, context: &Context) -> Option<Result<()>> {
+        context.bound_steps(*steps_left);
+        let result = self.check(state, context);
+        *steps_left = context.bound_steps(u64::MAX);
+        let stopped = *steps_left == 0 && result.as_ref().is_err_and(|error| error.code() == Code::OperationFailed);
+        (!stopped).then_some(result)
+    }
+
+    /// Returns the check of a state for another thread.
+    pub fn expensive(self: &Arc<Self>, state: NewState<'_>) -> ExpensiveCheck {
+        let NewState { namespace, before, after, validation } = state;
+        let (before, after) = (before.map(RawDocument::to_owned), after.to_owned());
+        ExpensiveCheck { validator: Arc::clone(self), namespace: namespace.clone(), before, after, validation }
+    }
+
+    /// Checks the new state of a document.
     ///
     /// # Errors
     /// `DocumentValidationFailure` (121) with MongoDB's `errInfo`, and the errors of the condition.
-    pub fn check(
-        &self,
-        before: Option<&RawDocument>,
-        after: &RawDocument,
-        validation: Validation,
-        context: &Context,
-    ) -> Result<()> {
+    pub fn check(&self, state: NewState<'_>, context: &Context) -> Result<()> {
+        let NewState { namespace, before, after, validation } = state;
         if validation == Validation::Bypass || self.filter.matches(after, context)? {
             return Ok(());
         }
@@ -62,7 +155,8 @@ impl Validator {
         let id = RawBson::from(insertion::id(after)?);
         if self.action == ValidationAction::Warn {
             let id = handfast_mql::text::value(id.as_raw_bson_ref());
-            tracing::warn!(id, "a document does not fulfil the validator of its collection, whose action is warn");
+            let text = "a document does not fulfil the validator of its collection, whose action is warn";
+            tracing::warn!(%namespace, id, "{text}");
             return Ok(());
         }
         let mut info = rawdoc! { "failingDocumentId": id };

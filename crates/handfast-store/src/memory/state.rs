@@ -8,7 +8,7 @@ use imbl::{OrdMap, OrdSet, Vector};
 
 use super::{DELETIONS_KEPT_MAX, VERSIONS_KEPT_MAX};
 use crate::index::Index;
-use crate::validation::Validator;
+use crate::validation::{NewState, Validator};
 use crate::view::{self, ViewCatalog};
 use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, Validation, ViewDefinition, insertion};
 
@@ -97,7 +97,8 @@ impl State {
         context: &Context,
     ) -> Result<()> {
         let validator = self.collections.get(namespace).and_then(|collection| collection.validator.as_ref());
-        validator.map_or(Ok(()), |validator| validator.check(before, after, validation, context))
+        let state = NewState { namespace, before, after, validation };
+        validator.map_or(Ok(()), |validator| validator.check(state, context))
     }
 
     /// Returns the commit that last wrote or deleted a document, as far as it matters for a commit that read at `read_at`.

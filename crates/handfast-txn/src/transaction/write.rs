@@ -9,7 +9,7 @@ use handfast_mql::expression::may_take_long;
 use handfast_store::change::{Change, CompiledFindAndModify, joined};
 use handfast_store::index::{Index, duplicate_key};
 use handfast_store::selection::id_alone;
-use handfast_store::validation::Validator;
+use handfast_store::validation::{NewState, Validator};
 use handfast_store::{
     BatchLimit, Changed, Cursor, Delete, DeleteStatement, Find, FindAndModify, FindAndModifyOutcome, IdSource,
     IndexSpec, Modification, Namespace, Read, Result as StoreResult, Snapshot, Update, UpdateSpec, UpdateStatement,
@@ -23,8 +23,8 @@ use crate::Holder;
 /// The number of documents of a statement that are read at a time.
 const STEP: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
 
-/// The steps that a validator may take for one document of a statement, which it holds up.
-const VALIDATION_STEPS_MAX: u64 = 1_000_000;
+/// The steps that a validator may take for one document on the task of its statement. Beyond it another thread takes over.
+const VALIDATION_STEPS_MAX: u64 = 20_000;
 
 impl Inner {
     pub(super) async fn insert_one(
@@ -46,7 +46,7 @@ impl Inner {
     ) -> StoreResult<()> {
         let id = insertion::id(&document)?;
         // Before the document with this `_id` is looked for, as in a single write.
-        self.validate(namespace, None, &document, validation)?;
+        self.validate(NewState { namespace, before: None, after: &document, validation }).await?;
         if self.get(namespace, id).await?.is_some() {
             return Err(duplicate_key(namespace, &IndexSpec::id(), &[Some(id)]));
         }
@@ -76,27 +76,26 @@ impl Inner {
     ) -> StoreResult<()> {
         after.as_deref().map_or(Ok(()), insertion::check_size)?;
         if let Some(after) = &after {
-            self.validate(namespace, before.as_deref(), after, mode.validation)?;
+            self.validate(NewState { namespace, before: before.as_deref(), after, validation: mode.validation })
+                .await?;
         }
         self.put(namespace, before, after, mode).await
     }
 
-    /// Checks a document's new state by the validator that the collection has for this transaction. The commit checks again.
-    fn validate(
-        &self,
-        namespace: &Namespace,
-        before: Option<&RawDocument>,
-        after: &RawDocument,
-        validation: Validation,
-    ) -> StoreResult<()> {
-        let validator = self.open(|open| match open.writes.creation(namespace) {
+    /// Checks a document's new state by the validator that the collection has for this transaction. The commit checks again, and it alone
+    /// mentions documents in the log.
+    async fn validate(&self, state: NewState<'_>) -> StoreResult<()> {
+        let validator = self.open(|open| match open.writes.creation(state.namespace) {
             Some(creation) => Validator::compile(&creation.options),
-            None => Ok(open.snapshot().validator(namespace)),
+            None => Ok(open.snapshot().validator(state.namespace)),
         })?;
-        let Some(validator) = validator else { return Ok(()) };
+        let Some(validator) = validator.filter(|validator| validator.refuses()) else { return Ok(()) };
         let context = self.shared.sources.context(&RawDocumentBuf::new());
-        context.bound_steps(VALIDATION_STEPS_MAX);
-        validator.check(before, after, validation, &context)
+        let mut steps_left = VALIDATION_STEPS_MAX;
+        match validator.check_within(&mut steps_left, state, &context) {
+            Some(result) => result,
+            None => validator.expensive(state).run(&self.shared.sources).await?.into_result(),
+        }
     }
 
     /// Writes as [`Inner::write`] does, without the bound on the size of users' documents.
