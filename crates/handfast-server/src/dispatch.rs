@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{RawBsonRef, RawDocumentBuf, Timestamp};
 use handfast_mql::Code;
-use handfast_store::Applied;
+use handfast_store::{Applied, OperationStatistics};
 use tracing::{Instrument, debug, debug_span, info};
 
 use crate::auth::guard;
@@ -57,14 +58,21 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
     let read_at = shared.cluster_time.as_ref().map(ClusterTime::settled).filter(|_| request.access == Access::Read);
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
     // Pinned here so that the large future is not moved by the futures around it.
-    let outcome = pin!(run_known(shared, client, request, command, began)).instrument(span).await;
+    let statistics = Arc::<OperationStatistics>::default();
+    let outcome = statistics.observe(pin!(run_known(shared, client, request, command, began)).instrument(span)).await;
     // The time of a client that waits for changes of the topology says nothing about the command.
     let waits = matches!(request.body.get("maxAwaitTimeMS"), Ok(Some(_)));
     let waited = outcome.as_ref().map_or(Duration::ZERO, |answer| answer.waited);
     let took = if waits { Duration::ZERO } else { shared.now().saturating_sub(began).saturating_sub(waited) };
     count(shared, client, request, command, took, outcome.is_err());
     if took >= Duration::from_millis(shared.slow_millis()) {
-        log_slow(shared, client, request, command, took, outcome.as_ref().err());
+        log_slow(
+            shared,
+            client,
+            request,
+            command,
+            &SlowCommand { took, statistics: &statistics, error: outcome.as_ref().err() },
+        );
     }
     if request.access.writes() && !outcome.as_ref().is_ok_and(|answer| answer.unchanged) {
         signal_write(shared, request, command);
@@ -276,20 +284,25 @@ fn collection<'a>(request: &Request<'a>) -> &'a str {
     }
 }
 
-fn log_slow(
-    shared: &Shared,
-    client: &Client,
-    request: &Request<'_>,
-    command: &Command,
+/// What the log says about a slow command.
+struct SlowCommand<'c> {
     took: Duration,
-    error: Option<&CommandError>,
-) {
+    statistics: &'c OperationStatistics,
+    error: Option<&'c CommandError>,
+}
+
+fn log_slow(shared: &Shared, client: &Client, request: &Request<'_>, command: &Command, slow: &SlowCommand<'_>) {
+    let SlowCommand { took, statistics, error } = *slow;
     info!(
         command = command.name,
         namespace = namespace(request),
         connection = client.id,
         client = client.remote,
         millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        waited_millis = u64::try_from(statistics.waited().as_millis()).unwrap_or(u64::MAX),
+        plan = statistics.plan_summary(),
+        keys_examined = statistics.keys_examined(),
+        docs_examined = statistics.documents_examined(),
         code = error.map_or(0, |error| error.code.0),
         threshold_millis = shared.slow_millis(),
         "slow operation"

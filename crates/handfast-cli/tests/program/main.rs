@@ -22,14 +22,15 @@ mod http_statements;
 mod http_tokens;
 mod kills;
 mod lifetime;
-mod log_retention;
 mod limits;
+mod log_retention;
 mod outage;
 mod patterns;
 mod restore;
 mod serve;
 #[path = "../shared/server_process.rs"]
 mod server_process;
+mod slow_log;
 mod stores;
 mod support;
 mod transactions;

@@ -35,7 +35,8 @@ use std::time::Duration;
 
 use handfast_mql::Code;
 use handfast_store::{
-    Applied, CommitTimestamp, Durability, Durations, Error as StoreError, ErrorClass, Result as StoreResult, Sources,
+    Applied, Clock, CommitTimestamp, Durability, Durations, Error as StoreError, ErrorClass, OperationStatistics,
+    Result as StoreResult, Sources,
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -140,6 +141,7 @@ pub(crate) struct Committer {
     /// Returns whether everything applied is synced.
     thread: Option<JoinHandle<Result<()>>>,
     shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
 }
 
 /// The state that the committer and its callers share.
@@ -236,7 +238,8 @@ impl Committer {
             .map_err(|error| Error::io("starting the committer thread", error))?;
         let permits_max = u32::try_from(options.queue_bytes_max / QUEUE_BLOCK_BYTES).unwrap_or(u32::MAX).max(1);
         let permits = Arc::new(Semaphore::new((permits_max as usize).min(Semaphore::MAX_PERMITS)));
-        Ok(Committer { queue: Some(queue), permits, permits_max, thread: Some(thread), shared })
+        let clock = sources.clock.clone();
+        Ok(Committer { queue: Some(queue), permits, permits_max, thread: Some(thread), shared, clock })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -255,7 +258,14 @@ impl Committer {
         let blocks = u32::try_from(bytes / QUEUE_BLOCK_BYTES + 1).unwrap_or(u32::MAX).min(self.permits_max);
         let permit = self.permits.clone().acquire_many_owned(blocks).await.map_err(|_| Error::Closed)?;
         let (reply, answered) = oneshot::channel();
-        let work = Box::new(Task { run: Some(run), result: None, reply });
+        let (statistics, clock, queued_at) = (OperationStatistics::current(), self.clock.clone(), self.clock.elapsed());
+        let observed = move |writer: &mut Writer<'_>| {
+            if let Some(statistics) = &statistics {
+                statistics.add_wait(clock.elapsed().saturating_sub(queued_at));
+            }
+            OperationStatistics::observe_here(statistics, || run(writer))
+        };
+        let work = Box::new(Task { run: Some(observed), result: None, reply });
         let queue = self.queue.as_ref().ok_or(Error::Closed)?;
         queue.send(Operation { answer, work, _permit: Some(permit) }).map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| {

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bson::rawdoc;
 use handfast_mql::context::Interrupt;
 use handfast_store::selection::Candidate;
-use handfast_store::{Find, Result as StoreResult};
+use handfast_store::{Find, OperationStatistics, Result as StoreResult};
 
 use super::plan::Plan;
-use super::scan::{Access, Found, Progress, Reader, Scan};
+use super::scan::{Access, Examined, Found, Progress, Reader, Scan};
 use crate::catalog::{Collection, CollectionIndex};
 use crate::committer::{Shared, Snapshot};
 use crate::engine::View;
@@ -103,6 +103,7 @@ impl Candidates {
         access: Access,
         expected: Option<u64>,
     ) -> Self {
+        OperationStatistics::add_plan(access.summary());
         Candidates {
             source,
             verify,
@@ -153,8 +154,10 @@ impl Candidates {
             let full = batch.len() >= count || bytes >= BATCH_BYTES_MAX;
             Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
-        self.examined.keys.store(self.scan.examined.keys, Ordering::Relaxed);
-        self.examined.documents.store(self.scan.examined.documents, Ordering::Relaxed);
+        let Examined { keys, documents } = self.scan.examined;
+        let keys_before = self.examined.keys.swap(keys, Ordering::Relaxed);
+        let documents_before = self.examined.documents.swap(documents, Ordering::Relaxed);
+        OperationStatistics::add_examined(keys - keys_before, documents - documents_before);
         self.done = progress? == Progress::Done;
         self.batch_documents = (self.batch_documents * 2).min(BATCH_DOCUMENTS_MAX);
         Ok(())

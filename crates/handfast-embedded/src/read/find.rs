@@ -12,8 +12,8 @@ use handfast_store::distinct::DistinctValues;
 use handfast_store::page::IteratorCursor;
 use handfast_store::selection::{BackendGuarantees, Documents, Selection};
 use handfast_store::{
-    BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Namespace, Page, Result as StoreResult, Sources,
-    blocking,
+    BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Namespace, OperationStatistics, Page, PlanSummary,
+    Result as StoreResult, Sources, blocking,
 };
 
 use super::candidates::{Candidates, ExaminedCounts, RequestedMetadata, Source};
@@ -75,6 +75,8 @@ impl SnapshotReader {
     pub(crate) fn find(self, request: &Find) -> StoreResult<Box<dyn Cursor>> {
         if let Some(id) = request.id_alone() {
             let document = self.get(&request.namespace, id)?;
+            OperationStatistics::add_plan(PlanSummary::IdHack);
+            OperationStatistics::add_examined(document.is_some().into(), document.is_some().into());
             return Ok(Box::new(IteratorCursor::new(document.map(Ok).into_iter())));
         }
         let prepared = self.prepare(request)?;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 
-use handfast_store::{Namespace, Result as StoreResult};
+use handfast_store::{Namespace, PlanSummary, Result as StoreResult};
 
 use crate::catalog::{Collection, CollectionIndex};
 use crate::engine::{Direction, Keyspace, Range, View, prefix_range};
@@ -38,6 +38,16 @@ impl Access {
     /// Returns the scan of a whole collection.
     pub(crate) fn everything(direction: Direction) -> Self {
         Access::Documents { range: (Bound::Unbounded, Bound::Unbounded), direction }
+    }
+
+    /// Returns what the log of slow commands says about it.
+    pub(crate) fn summary(&self) -> PlanSummary {
+        match self {
+            Access::Nothing => PlanSummary::Eof,
+            Access::Points(_) => PlanSummary::IdHack,
+            Access::Documents { .. } => PlanSummary::CollectionScan,
+            Access::Index { index, .. } => PlanSummary::IndexScan(index.spec().key.clone()),
+        }
     }
 }
 

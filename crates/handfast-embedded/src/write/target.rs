@@ -3,7 +3,7 @@
 use bson::RawDocumentBuf;
 use handfast_mql::context::StopOnDrop;
 use handfast_mql::{Context, Filter, Sort, Sorter};
-use handfast_store::{Find, Hint, Namespace, Result as StoreResult, view};
+use handfast_store::{Find, Hint, Namespace, OperationStatistics, PlanSummary, Result as StoreResult, view};
 
 use crate::catalog::{Catalog, Collection};
 use crate::committer::Latest;
@@ -73,7 +73,11 @@ impl Target {
             return Ok(None);
         };
         Ok(match self.access(collection)? {
-            Access::Points(keys) if keys.len() == 1 || (self.sort.is_empty() && keys.len() <= IDS_MAX) => Some(keys),
+            Access::Points(keys) if keys.len() == 1 || (self.sort.is_empty() && keys.len() <= IDS_MAX) => {
+                OperationStatistics::add_plan(PlanSummary::IdHack);
+                OperationStatistics::add_examined(keys.len() as u64, keys.len() as u64);
+                Some(keys)
+            }
             _ => None,
         })
     }

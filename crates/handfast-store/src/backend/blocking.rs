@@ -3,7 +3,7 @@
 
 use handfast_mql::Code;
 
-use crate::{Error, Result};
+use crate::{Error, OperationStatistics, Result};
 
 /// Runs a function on a thread that may block.
 ///
@@ -17,7 +17,8 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T> + Send + 'static,
 {
-    let result = tokio::task::spawn_blocking(run).await;
+    let statistics = OperationStatistics::current();
+    let result = tokio::task::spawn_blocking(move || OperationStatistics::observe_here(statistics, run)).await;
     result.map_err(|error| Error::command(Code::InternalError, format!("a background task failed: {error}")))?
 }
 

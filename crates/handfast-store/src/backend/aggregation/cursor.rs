@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use super::{Environment, source, steps};
 use crate::page::PageBuilder;
-use crate::{Aggregate, BatchLimit, Cursor, Error, Page, Result};
+use crate::{Aggregate, BatchLimit, Cursor, Error, OperationStatistics, Page, Result};
 
 type Run = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -149,8 +149,10 @@ impl OffThread {
                     if let OffThreadState::Waiting(mut run) = std::mem::replace(&mut self.state, OffThreadState::Ended)
                     {
                         let waker = Waker::from(Arc::clone(&self.woken));
+                        let statistics = OperationStatistics::current();
                         self.state = OffThreadState::Polled(tokio::task::spawn_blocking(move || {
-                            let polled = run.as_mut().poll(&mut TaskContext::from_waker(&waker));
+                            let poll = || run.as_mut().poll(&mut TaskContext::from_waker(&waker));
+                            let polled = OperationStatistics::observe_here(statistics, poll);
                             (run, polled)
                         }));
                     }
