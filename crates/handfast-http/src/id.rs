@@ -52,7 +52,7 @@ pub fn shown(id: &Bson) -> String {
     }
 }
 
-/// Refuses a number that was rounded, as one of more than 64 bits is: two ids would become one.
+/// Refuses a number that may have been rounded, as one of more than 64 bits is, or a double above 2^53: two ids would become one.
 ///
 /// # Errors
 /// The text says how to write it.
@@ -62,7 +62,7 @@ pub fn check_numbers(value: &Value) -> Result<(), String> {
     match value {
         Value::Number(number) if !number.is_i64() && number.as_f64().is_none_or(|number| number.abs() > EXACT_MAX) => {
             Err(format!(
-                "the number {number} has more than 64 bits: write {{\"$numberDouble\": \"..\"}} or {{\"$numberDecimal\": \"..\"}}"
+                "the number {number} may have been rounded, as it is above 2^53: write {{\"$numberDouble\": \"..\"}} or {{\"$numberDecimal\": \"..\"}}"
             ))
         }
         Value::Array(values) => values.iter().try_for_each(check_numbers),

@@ -72,7 +72,9 @@ pub(crate) async fn modify_collection(
             if options != collection.options {
                 match &options.view {
                     Some(_) => {
-                        writer.log_catalog(&collection, |view| record::of_view(&view.namespace, "modify", Some(&options)));
+                        writer.log_catalog(&collection, |view| {
+                            record::of_view(&view.namespace, "modify", Some(&options))
+                        });
                     }
                     None => describe_validator(&request.validator, &mut description),
                 }

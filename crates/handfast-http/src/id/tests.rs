@@ -33,7 +33,7 @@ fn ids_are_read_and_shown() {
 #[test]
 fn numbers_that_would_be_rounded_are_no_ids() {
     for text in ["9223372036854775808", "-9223372036854775809", "20261127000000000001", "{\"a\":[1e300]}"] {
-        assert!(text.parse::<Id>().unwrap_err().contains("has more than 64 bits"), "{text}");
+        assert!(text.parse::<Id>().unwrap_err().contains("may have been rounded"), "{text}");
     }
     assert_eq!("1.5".parse(), Ok(Id(Bson::Double(1.5))));
 }

@@ -95,12 +95,17 @@ impl Ledger {
     /// as many are committed or when it finds no more that are ready. It may run in any process at any time.
     ///
     /// # Errors
-    /// [`Error::Store`] if the search fails. A failure at a single entry is logged and counted.
+    /// [`Error::Store`] if the search fails. A failure at a single entry or account is logged and counted.
     pub async fn commit(&self, batch: u32) -> Result<Round> {
         let mut state = RoundState::default();
-        let result = self.commit_pages(batch, &mut state).await;
+        let mut result = self.commit_pages(batch, &mut state).await;
         for balance in state.balances.into_values().filter(|balance| balance.moved) {
-            self.remember(&balance.account, balance.at).await?;
+            if let Err(error) = self.remember(&balance.account, balance.at).await {
+                // The entries have their balances, from which this one follows.
+                let account = &balance.account.id;
+                tracing::warn!(%error, %account, "the balance of an account could not be recorded; its next entry does it");
+                result.iter_mut().for_each(|round| round.failed += 1);
+            }
         }
         result
     }

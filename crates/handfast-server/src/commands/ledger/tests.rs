@@ -344,3 +344,17 @@ async fn no_index_is_dropped_while_an_entry_is_posted_and_the_reverse() {
         drop(dropping);
     }
 }
+
+#[tokio::test]
+async fn entries_are_final_although_an_account_refuses_its_balance() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    open_ann(&mut client).await;
+    // Some program changes the accounts, and asks for fields that no account has.
+    let strict = rawdoc! { "collMod": "account", "validator": { "name": { "$type": "string" } } };
+    check(&mut client, strict, rawdoc! {}).await;
+    let reply = client.run("d", rawdoc! { "handfastReconcileLedger": "tx" }).await;
+    // The entry has two accounts.
+    assert_eq!((reply.double("ok"), reply.int("committed"), reply.int("failed")), (1.0, 1, 2), "{reply:?}");
+    assert_eq!(balance(&mut client, "ann").await, (100, 100));
+}
