@@ -3,7 +3,7 @@
 
 use futures_util::TryStreamExt as _;
 use handfast::prelude::*;
-use handfast::{Code, Hint, InsertManyError};
+use handfast::{Applied, Code, Hint, InsertManyError};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,6 +86,38 @@ async fn a_document_that_cannot_be_written_runs_nothing() {
         assert_eq!(error.code(), Code::BadValue, "{error}");
     }
     assert_eq!(cities.count_documents(doc! {}).await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn an_update_replaces_no_document_and_a_replacement_is_no_update() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_database, cities) = atlas(&directory).await;
+    let delft = || doc! { "_id": "Delft" };
+    for change in [doc! { "people": 1_i64 }, doc! {}] {
+        let error = cities.update_one(delft(), &change).await.unwrap_err();
+        assert!(error.code() == Code::BadValue && error.message().contains("replace_one"), "{error}");
+        assert_eq!(cities.find_one_and_update(delft(), &change).await.unwrap_err().code(), Code::BadValue);
+    }
+    let untyped = cities.with_type::<handfast::bson::Document>();
+    let operator = doc! { "$set": { "people": 1_i64 } };
+    assert_eq!(untyped.replace_one(delft(), &operator).await.unwrap_err().code(), Code::BadValue);
+    assert_eq!(untyped.find_one_and_replace(delft(), &operator).await.unwrap_err().code(), Code::BadValue);
+    assert_eq!(cities.find_one(delft()).await.unwrap(), Some(city("Delft", 106_000, Some("Ida"))));
+}
+
+#[tokio::test]
+async fn an_error_after_a_part_of_the_writes_says_that_they_may_have_been_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_database, cities) = atlas(&directory).await;
+    let twice = [city("Oslo", 1, None), city("Oslo", 2, None)];
+    let error = handfast::StoreError::from(cities.insert_many(&twice).await.unwrap_err());
+    assert_eq!((error.code(), error.applied()), (Code::DuplicateKey, Applied::Maybe));
+    let error = handfast::StoreError::from(cities.insert_many(&twice[..1]).await.unwrap_err());
+    assert_eq!(error.applied(), Applied::No);
+    let untyped = cities.with_type::<handfast::bson::Document>();
+    untyped.insert_one(&doc! { "_id": "zz", "people": "none" }).await.unwrap();
+    let error = cities.update_many(doc! {}, doc! { "$inc": { "people": 1_i64 } }).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe, "{error}");
 }
 
 #[tokio::test]

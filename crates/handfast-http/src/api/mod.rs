@@ -404,7 +404,8 @@ fn answer(mut reply: Document) -> Response {
         reply.remove(name);
     }
     let text = format!("{}\n", extended_json(&Bson::Document(reply)));
-    ([(CONTENT_TYPE, "application/json")], text).into_response()
+    // An answer is about documents as they are now, or a secret.
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text).into_response()
 }
 
 #[cfg(test)]

@@ -119,7 +119,12 @@ impl UserToken {
                 id: token.get_str("_id").ok()?.to_owned(),
                 name: token.get_str("name").ok()?.to_owned(),
                 created_at: token.get_datetime("createdAt").ok()?,
-                expires_at: token.get_datetime("expiresAt").ok(),
+                expires_at: match token.get("expiresAt").ok()? {
+                    None => None,
+                    Some(RawBsonRef::DateTime(at)) => Some(at),
+                    // It must not become a token that never expires.
+                    Some(_) => return None,
+                },
                 hash: BASE64.decode(token.get_str("hash").ok()?).ok()?.try_into().ok()?,
             });
         }

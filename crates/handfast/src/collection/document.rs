@@ -65,6 +65,38 @@ impl<D: IntoDocument, const N: usize> IntoUpdate for [D; N] {
     }
 }
 
+/// Returns a change that is no replacement of the document.
+///
+/// # Errors
+/// `BadValue` (2) for a document without operators: to lose all other fields is rarely meant.
+pub(super) fn operators(change: impl IntoUpdate) -> Result<UpdateSpec> {
+    let change = change.into_update()?;
+    if let UpdateSpec::Document(document) = &change
+        && !begins_with_operator(document)
+    {
+        let text = "an update needs operators, such as {\"$set\": {..}}: replace_one replaces a document";
+        return Err(StoreError::command(Code::BadValue, text));
+    }
+    Ok(change)
+}
+
+/// Writes a value as a document that replaces another one.
+///
+/// # Errors
+/// `BadValue` (2) for a value that cannot be written, and for one whose first field is like an operator.
+pub(super) fn replacement(value: &impl Serialize) -> Result<UpdateSpec> {
+    let document = written(value)?;
+    if begins_with_operator(&document) {
+        let text = "the first field of a document that replaces another one must not begin with $";
+        return Err(StoreError::command(Code::BadValue, text));
+    }
+    Ok(UpdateSpec::Document(document))
+}
+
+fn begins_with_operator(document: &RawDocument) -> bool {
+    document.iter().next().is_some_and(|first| first.is_ok_and(|(name, _)| name.as_str().starts_with('$')))
+}
+
 pub(super) fn into_documents<D: IntoDocument>(documents: impl IntoIterator<Item = D>) -> Result<Vec<RawDocumentBuf>> {
     documents.into_iter().map(IntoDocument::into_document).collect()
 }

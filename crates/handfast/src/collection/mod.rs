@@ -11,11 +11,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bson::Document;
-use handfast_store::{DocumentStore, IndexSpec, Namespace, Result, StoreExt, UpdateSpec};
+use handfast_store::{DocumentStore, IndexSpec, Namespace, Result, StoreExt};
 use serde::Serialize;
 
-use self::action::{Aggregate, Count, Delete, Distinct, Find, FindOne, FindOneAndModify, InsertMany, Update};
-use self::document::written;
+use self::action::{
+    Aggregate, Count, Delete, Distinct, Find, FindOne, FindOneAndDelete, FindOneAndUpdate, InsertMany, Update,
+};
+use self::document::{operators, replacement, written};
 
 /// Opens collections of a store: of a database, an open transaction, or any other store.
 pub trait Collections: DocumentStore + Clone {
@@ -90,13 +92,13 @@ impl<T> Collection<T> {
     /// [`UpdateOutcome::matched`](handfast_store::UpdateOutcome::matched).
     pub fn update_one(&self, filter: impl IntoDocument, change: impl IntoUpdate) -> Update {
         let (store, namespace) = self.place();
-        Update::new(store, namespace, filter, change.into_update(), false)
+        Update::new(store, namespace, filter, operators(change), false)
     }
 
     /// Updates all documents that match, each atomically. After an error, the documents before the one that failed stay changed.
     pub fn update_many(&self, filter: impl IntoDocument, change: impl IntoUpdate) -> Update {
         let (store, namespace) = self.place();
-        Update::new(store, namespace, filter, change.into_update(), true)
+        Update::new(store, namespace, filter, operators(change), true)
     }
 
     /// Deletes the first document that matches. Returns the number of deleted documents, which is 0 or 1.
@@ -112,16 +114,16 @@ impl<T> Collection<T> {
     }
 
     /// Updates the first document that matches, and returns it as it was before, or after the update if
-    /// [`return_document`](FindOneAndModify::return_document) says so.
-    pub fn find_one_and_update(&self, filter: impl IntoDocument, change: impl IntoUpdate) -> FindOneAndModify<T> {
+    /// [`return_document`](FindOneAndUpdate::return_document) says so.
+    pub fn find_one_and_update(&self, filter: impl IntoDocument, change: impl IntoUpdate) -> FindOneAndUpdate<T> {
         let (store, namespace) = self.place();
-        FindOneAndModify::new(store, namespace, filter, Some(change.into_update()))
+        FindOneAndUpdate::new(store, namespace, filter, operators(change))
     }
 
     /// Deletes the first document that matches, and returns it.
-    pub fn find_one_and_delete(&self, filter: impl IntoDocument) -> FindOneAndModify<T> {
+    pub fn find_one_and_delete(&self, filter: impl IntoDocument) -> FindOneAndDelete<T> {
         let (store, namespace) = self.place();
-        FindOneAndModify::new(store, namespace, filter, None)
+        FindOneAndDelete::new(store, namespace, filter)
     }
 
     /// Creates an index.
@@ -158,13 +160,13 @@ impl<T: Serialize> Collection<T> {
     /// Replaces the first document that matches. A document keeps its `_id`.
     pub fn replace_one(&self, filter: impl IntoDocument, document: &T) -> Update {
         let (store, namespace) = self.place();
-        Update::new(store, namespace, filter, written(document).map(UpdateSpec::Document), false)
+        Update::new(store, namespace, filter, replacement(document), false)
     }
 
     /// Replaces the first document that matches, and returns it as it was before, or after the replacement if
-    /// [`return_document`](FindOneAndModify::return_document) says so.
-    pub fn find_one_and_replace(&self, filter: impl IntoDocument, document: &T) -> FindOneAndModify<T> {
+    /// [`return_document`](FindOneAndUpdate::return_document) says so.
+    pub fn find_one_and_replace(&self, filter: impl IntoDocument, document: &T) -> FindOneAndUpdate<T> {
         let (store, namespace) = self.place();
-        FindOneAndModify::new(store, namespace, filter, Some(written(document).map(UpdateSpec::Document)))
+        FindOneAndUpdate::new(store, namespace, filter, replacement(document))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 use handfast_store::{DocumentStore, Error as StoreError, Insert, Namespace, Result, WriteError};
 
-use super::{BoxFuture, Parts, Ready};
+use super::{BoxFuture, Parts, Ready, after_changes};
 
 /// An insert of documents, each atomically. It ends at the first error, unless it is not [`ordered`](InsertMany::ordered).
 #[must_use = "a request runs when it is awaited"]
@@ -80,7 +80,9 @@ impl From<InsertManyError> for StoreError {
     fn from(error: InsertManyError) -> Self {
         match error {
             InsertManyError::Request(error) => error,
-            InsertManyError::Documents { first, .. } => first.error,
+            InsertManyError::Documents { inserted: 0, first, .. } => first.error,
+            // The others are there.
+            InsertManyError::Documents { first, .. } => after_changes(first.error),
         }
     }
 }

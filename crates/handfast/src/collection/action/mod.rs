@@ -7,7 +7,7 @@ mod write;
 
 pub use insert_many::{InsertMany, InsertManyError};
 pub use read::{Aggregate, Count, Distinct, Find, FindOne};
-pub use write::{Delete, FindOneAndModify, Update};
+pub use write::{Delete, FindOneAndDelete, FindOneAndUpdate, Update};
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,6 +39,14 @@ struct Ready {
     options: Options,
     /// The values of `let`, and the collation.
     variables: RawDocumentBuf,
+}
+
+/// Returns the error of a request that had changed documents before it failed. A conflict stays one, so that its transaction is repeated.
+fn after_changes(error: StoreError) -> StoreError {
+    match handfast_txn::Error::of_store(error) {
+        handfast_txn::Error::Conflict(error) => error,
+        other => StoreError::from(other).in_doubt(),
+    }
 }
 
 impl Parts {
