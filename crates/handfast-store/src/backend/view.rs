@@ -424,9 +424,9 @@ fn add_names<'v>(document: &'v RawDocument, names: &mut Vec<&'v str>) {
         match argument {
             RawBsonRef::String(name) if field == "coll" => names.push(name),
             RawBsonRef::Document(options) => {
-                if !field.is_empty() {
-                    names.extend(options.get_str(field));
-                }
+                // All of them, if there are several of this name: which one counts is for the stage to say.
+                let named = options.iter().flatten().filter(|(name, _)| !field.is_empty() && name.as_str() == field);
+                names.extend(named.filter_map(|(_, name)| name.as_str()));
                 add_names(options, names);
             }
             RawBsonRef::Array(array) => add_names_of_array(array.into_iter().flatten(), names),

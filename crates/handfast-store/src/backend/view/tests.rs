@@ -141,3 +141,14 @@ fn a_request_has_the_collation_of_the_view_or_none() {
         assert_eq!(find(Some(other)).unwrap_err().code(), Code::OptionNotSupportedOnView);
     }
 }
+
+/// Raw BSON can have a field twice. A definition that hides what it reads that way would read itself for ever.
+#[test]
+fn all_fields_that_name_a_collection_count() {
+    let mut graph = rawdoc! { "from": "c" };
+    graph.append(bson::raw::cstr!("from"), "v");
+    graph.append(bson::raw::cstr!("as"), "x");
+    let mut names = Names::default();
+    let error = names.add("v", view("c", &[rawdoc! { "$graphLookup": graph }])).unwrap_err();
+    assert_eq!(error.code(), Code::GraphContainsCycle, "{error}");
+}
