@@ -255,10 +255,11 @@ impl Committer {
         T: Send + 'static,
         F: FnOnce(&mut Writer<'_>) -> StoreResult<T> + Send + 'static,
     {
+        let queued_at = self.clock.elapsed();
         let blocks = u32::try_from(bytes / QUEUE_BLOCK_BYTES + 1).unwrap_or(u32::MAX).min(self.permits_max);
         let permit = self.permits.clone().acquire_many_owned(blocks).await.map_err(|_| Error::Closed)?;
         let (reply, answered) = oneshot::channel();
-        let (statistics, clock, queued_at) = (OperationStatistics::current(), self.clock.clone(), self.clock.elapsed());
+        let (statistics, clock) = (OperationStatistics::current(), self.clock.clone());
         let observed = move |writer: &mut Writer<'_>| {
             if let Some(statistics) = &statistics {
                 statistics.add_wait(clock.elapsed().saturating_sub(queued_at));

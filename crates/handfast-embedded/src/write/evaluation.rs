@@ -285,7 +285,8 @@ impl<T> Evaluation<T> {
         let made = match upsert.made.get() {
             Some(made) => made.clone(),
             None => match within(&self.target.context, self.steps_max(writer), &upsert.make).0 {
-                Some(made) => made,
+                // The same document in the next operation, with the same `_id`, if the validator of the collection takes long for it.
+                Some(made) => upsert.made.get_or_init(|| made).clone(),
                 None => return Ok(OnCommitter::TooExpensive(TooExpensive::Upsert)),
             },
         };

@@ -80,7 +80,7 @@ impl Verdict {
     /// Returns what the validator says about a state, if this is the verdict on it.
     pub fn on(&self, validator: &Arc<Validator>, state: &NewState<'_>) -> Option<Result<()>> {
         let check = &self.check;
-        let same = Arc::ptr_eq(&check.validator, validator)
+        let same = check.validator.says_the_same_as(validator)
             && check.after.as_bytes() == state.after.as_bytes()
             && check.before.as_deref().map(RawDocument::as_bytes) == state.before.map(RawDocument::as_bytes);
         same.then(|| self.result.clone())
@@ -113,6 +113,12 @@ impl Validator {
         })))
     }
 
+    /// Returns whether both have the same verdict on every state: a transaction compiles that of a collection that it creates anew.
+    fn says_the_same_as(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let settings = |validator: &Validator| (validator.level, validator.action);
+        Arc::ptr_eq(self, other) || (settings(self) == settings(other) && self.written == other.written)
+    }
+
     /// Returns whether documents are refused, and not only mentioned in the log.
     pub fn refuses(&self) -> bool {
         self.action == ValidationAction::Error
@@ -126,7 +132,9 @@ impl Validator {
         context.bound_steps(*steps_left);
         let result = self.check(state, context);
         *steps_left = context.bound_steps(u64::MAX);
-        let stopped = *steps_left == 0 && result.as_ref().is_err_and(|error| error.code() == Code::OperationFailed);
+        // What is wrong with the document may not have been described to its end.
+        let cut = |error: &Error| matches!(error.code(), Code::OperationFailed | Code::DocumentValidationFailure);
+        let stopped = *steps_left == 0 && result.as_ref().is_err_and(cut);
         (!stopped).then_some(result)
     }
 

@@ -65,6 +65,12 @@ async fn every_write_has_the_verdict_of_a_slow_validator() {
     assert_eq!(outcome.errors[0].error.code().0, 121);
     let outcome = store.update(Update::new(namespace(), vec![upsert(9)])).await.unwrap();
     assert_eq!((outcome.errors.len(), outcome.upserted.len()), (0, 1));
+    // The upsert draws an `_id`, which is the same one when the validator has been asked.
+    let unnamed = UpdateSpec::Document(rawdoc! { "$set": { "n": 11 } });
+    let unnamed = UpdateStatement { upsert: true, ..UpdateStatement::one(rawdoc! { "k": 1 }, unnamed) };
+    let outcome = store.update(Update::new(namespace(), vec![unnamed])).await.unwrap();
+    assert_eq!((outcome.errors.len(), outcome.upserted.len()), (0, 1));
+    assert_eq!(store.delete_many(&namespace(), rawdoc! { "k": 1 }).await.unwrap(), 1);
     let modify = |n: i32| {
         let modification = Modification::Update {
             update: UpdateSpec::Document(rawdoc! { "$set": { "n": n } }),
@@ -102,6 +108,33 @@ async fn a_transaction_has_the_verdicts_of_a_slow_validator() {
     tx.insert_one(&namespace(), document(4, 4)).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(numbers(&store).await.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_may_create_the_collection_with_a_slow_validator() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), 5_000, CollectionOptions::default()).await;
+    let options = store.list_collections("db").await.unwrap().remove(0).options;
+    let made = Namespace::new("db", "made").unwrap();
+    let database = Database::local(store.clone(), Sources::seeded(2));
+    let tx = database.begin().await.unwrap();
+    tx.create_collection(&made, options).await.unwrap();
+    tx.insert_one(&made, document(1, 1)).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(store.count_matching(&made, rawdoc! {}).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_refusal_has_its_details_however_many_documents_share_the_steps() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), 200, CollectionOptions::default()).await;
+    let documents = (0..50).map(|id| document(id, -1)).collect();
+    let outcome = store.insert(Insert { ordered: false, ..Insert::new(namespace(), documents) }).await.unwrap();
+    assert_eq!(outcome.errors.len(), 50);
+    for refused in outcome.errors {
+        let details = refused.error.details().and_then(|details| details.get_document("errInfo").ok());
+        assert!(details.is_some_and(|info| info.get_document("details").is_ok()), "{}: {details:?}", refused.index);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
