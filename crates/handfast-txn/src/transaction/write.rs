@@ -181,13 +181,14 @@ impl Inner {
         mut count: impl FnMut(Changed) + Send,
     ) -> StoreResult<()> {
         let namespace = &request.namespace;
-        self.refuse_view(namespace)?;
         let change = Arc::new(Change::of_statement(statement, &request.variables)?);
         let variables = joined(&request.variables, &statement.constants)?;
         let context = Arc::new(self.shared.sources.context(&variables));
         let _stop = context.interrupt.stop_on_drop();
         let loops = loops_in_statement(statement);
         self.claim_named(namespace, &statement.filter, &variables).await?;
+        // Not before: the first claim of a transaction may wait, and takes a newer snapshot then.
+        self.refuse_view(namespace)?;
         let mut found = match id_alone(&statement.filter, &variables) {
             Some(id) if statement.hint.is_none() => MatchedDocuments::Document(self.get(namespace, id).await?),
             _ => MatchedDocuments::Cursor(self.find(find_of(request, statement, variables.into_owned())).await?),
@@ -226,7 +227,6 @@ impl Inner {
         statement: &DeleteStatement,
         deleted: &mut u64,
     ) -> StoreResult<()> {
-        self.refuse_view(&request.namespace)?;
         let find = Find {
             hint: statement.hint.clone(),
             limit: (!statement.multi).then_some(1),
@@ -234,6 +234,7 @@ impl Inner {
             ..Find::new(request.namespace.clone(), statement.filter.clone())
         };
         self.claim_named(&request.namespace, &statement.filter, &request.variables).await?;
+        self.refuse_view(&request.namespace)?;
         let mut cursor = self.find(find).await?;
         while let Some(documents) = next_step(&mut *cursor).await? {
             for document in documents {
@@ -248,7 +249,6 @@ impl Inner {
         self: &Arc<Self>,
         request: &FindAndModify,
     ) -> StoreResult<FindAndModifyOutcome> {
-        self.refuse_view(&request.namespace)?;
         let compiled = Arc::new(CompiledFindAndModify::compile(request)?);
         let context = Arc::new(self.shared.sources.context(&request.variables));
         let _stop = context.interrupt.stop_on_drop();
@@ -262,6 +262,7 @@ impl Inner {
             ..Find::new(namespace.clone(), request.filter.clone())
         };
         self.claim_named(namespace, &request.filter, &request.variables).await?;
+        self.refuse_view(namespace)?;
         let mut cursor = self.find(find).await?;
         let found = next_step(&mut *cursor).await?.into_iter().flatten().next();
         let ids = Arc::clone(&self.shared.sources.ids);

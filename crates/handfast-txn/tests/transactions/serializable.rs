@@ -98,8 +98,8 @@ async fn a_filter_that_takes_too_long_in_the_turn_of_the_commit_counts_as_change
     let options = Options { turn_steps_max: 2, ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
     let database = prepared(Database::local(store, Sources::seeded(1))).await;
-    // The filter matches nothing, at the price of 90 steps and some for each document.
-    let count = rawdoc! { "$size": { "$filter": { "input": { "$range": [0, 90] }, "cond": false } } };
+    // The filter matches nothing, at the price of 70 steps and some for each document.
+    let count = rawdoc! { "$size": { "$filter": { "input": { "$range": [0, 70] }, "cond": false } } };
     for (changes, expected) in [(1, false), (2, true)] {
         let tx = serializable(&database).await;
         tx.find_all(Find::new(named("c"), rawdoc! { "$expr": { "$gt": [count.clone(), 0] } })).await.unwrap();
