@@ -145,7 +145,7 @@ fn a_request_has_the_collation_of_the_view_or_none() {
 /// Raw BSON can have a field twice. A definition that hides what it reads that way would read itself for ever.
 #[test]
 fn all_fields_that_name_a_collection_count() {
-    let mut graph = rawdoc! { "from": "c" };
+    let mut graph = rawdoc! { "from": "c", "startWith": "$a", "connectFromField": "a", "connectToField": "b" };
     graph.append(bson::raw::cstr!("from"), "v");
     graph.append(bson::raw::cstr!("as"), "x");
     let mut names = Names::default();
