@@ -284,7 +284,7 @@ fn collection<'a>(request: &Request<'a>) -> &'a str {
     }
 }
 
-/// What the log says about a slow command.
+/// The facts about a slow command that its log line shows.
 struct SlowCommand<'c> {
     took: Duration,
     statistics: &'c OperationStatistics,

@@ -30,7 +30,7 @@ pub enum PlanSummary {
     IndexScan(RawDocumentBuf),
 }
 
-/// What one command examined, and how long it waited.
+/// The plans of one command, the keys and documents that it examined, and the time that it waited.
 #[derive(Debug, Default)]
 pub struct OperationStatistics {
     keys: AtomicU64,

@@ -38,7 +38,7 @@ pub(crate) struct Writer<'s> {
     pub(super) failure: Option<Error>,
     /// The records of the log of changes.
     pub(super) records: Records,
-    /// What validators have said beside the committer, for this operation.
+    /// The verdicts of validators that were computed off thread for this operation.
     verdicts: Vec<Arc<Verdict>>,
     /// The steps that checks may still take.
     check_steps_left: u64,
@@ -163,7 +163,7 @@ impl<'s> Writer<'s> {
         Ok(value.map(|value| StoredDocument::open(&key, value, verify)).transpose()?)
     }
 
-    /// Sets what validators have said beside the committer.
+    /// Sets the verdicts of validators that were computed off thread.
     pub(crate) fn set_verdicts(&mut self, verdicts: Vec<Arc<Verdict>>) {
         self.verdicts = verdicts;
     }
@@ -179,7 +179,7 @@ impl<'s> Writer<'s> {
     }
 
     /// Returns the check that needs too many steps for the committer, if [`Writer::validate`] has failed for this reason. The caller
-    /// computes it beside the committer, and repeats the operation with the verdict.
+    /// computes it off thread, and repeats the operation with the verdict.
     pub(crate) fn take_expensive_check(&mut self) -> Option<Box<ExpensiveCheck>> {
         self.expensive_check.take()
     }

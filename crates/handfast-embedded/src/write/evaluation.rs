@@ -10,8 +10,8 @@
 //! operation 2    the same state: apply the result; another state: as operation 1
 //! ```
 //!
-//! The validator of the collection is part of this: if it takes too many steps, it is asked off thread, and the next operation takes
-//! its verdict on the same states.
+//! The validator of the collection is part of this: if it takes too many steps, its verdict is computed off thread, and the next
+//! operation uses that verdict for the same states.
 //!
 //! An evaluation that loses this race some times may take many steps on the committer; if those are too few as well, the write
 //! fails in the end. The document that an upsert inserts depends on no other, and is computed off thread at most once.
@@ -85,7 +85,7 @@ pub(crate) struct Evaluation<T> {
     upsert: Option<Arc<Upsert<T>>>,
     validation: Validation,
     off_thread: Option<OffThread<T>>,
-    /// What validators said off thread.
+    /// The verdicts of validators that were computed off thread.
     verdicts: Vec<Arc<Verdict>>,
     /// Evaluations of the current document off thread.
     attempts: u32,

@@ -70,7 +70,7 @@ struct InsertStep {
     ordered: bool,
 }
 
-/// What an operation has inserted of a step.
+/// The documents of a step that one operation inserted, and those that are left.
 struct InsertedPart {
     outcome: InsertOutcome,
     /// The documents for the next operation, of which the first one waits for this check.
