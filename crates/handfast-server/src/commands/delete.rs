@@ -3,9 +3,9 @@
 use bson::raw::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_mql::collation::with_variable;
-use handfast_store::{Delete, DeleteStatement, Explained, Find};
+use handfast_store::{Delete, DeleteOutcome, DeleteStatement, Explained, Find, Namespace, WriteError};
 
-use super::write::{BypassOptions, check_batch, check_single, common_collation, explained_statement, put_errors};
+use super::write::{BypassOptions, Run, check_batch, check_single, explained_statement, put_errors, runs};
 use super::{Access, Call, Command, Counter, InTransaction, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
@@ -35,7 +35,15 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn read(call: &Call<'_>) -> CommandResult<Delete> {
+/// The command, whose statements have collations of their own.
+struct DeleteCommand {
+    namespace: Namespace,
+    statements: Vec<(DeleteStatement, Option<RawDocumentBuf>)>,
+    ordered: bool,
+    variables: RawDocumentBuf,
+}
+
+async fn read(call: &Call<'_>) -> CommandResult<DeleteCommand> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("delete");
     let statements = arguments.documents("deletes")?;
@@ -46,32 +54,43 @@ async fn read(call: &Call<'_>) -> CommandResult<Delete> {
     arguments.finish()?;
     check_batch(statements.len())?;
     let statements = statements.into_iter().map(statement).collect::<CommandResult<Vec<_>>>()?;
-    let (statements, collations): (Vec<_>, Vec<_>) = statements.into_iter().unzip();
-    let variables = with_variable(variables, common_collation(collations)?.as_deref());
-    Ok(Delete { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
+    Ok(DeleteCommand { namespace, statements, ordered, variables })
 }
 
 /// Reads the command for `explain`: it explains the search for the documents.
 async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
     let delete = read(call).await?;
-    let statement = explained_statement(delete.statements)?;
+    let (statement, collation) = explained_statement(delete.statements)?;
     let find = Find {
         hint: statement.hint,
         limit: (!statement.multi).then_some(1),
-        variables: delete.variables,
+        variables: with_variable(delete.variables, collation.as_deref()),
         ..Find::new(delete.namespace, statement.filter)
     };
     Ok(Explained::Find(find))
 }
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
-    let mut delete = read(call).await?;
-    let ordered = delete.ordered;
-    call.shared.metrics.operations.delete.add(delete.statements.len() as u64);
-    check_single(call, delete.statements.iter().map(|statement| statement.multi), "limit=0")?;
-    let retried = call.retried(delete.statements.len()).await?;
-    let injected_error = fail_points::write::fail_statements(call, &retried, &mut delete.statements);
-    let mut outcome = call.store().delete(delete).await?;
+    let DeleteCommand { namespace, mut statements, ordered, variables } = read(call).await?;
+    call.shared.metrics.operations.delete.add(statements.len() as u64);
+    check_single(call, statements.iter().map(|(statement, _)| statement.multi), "limit=0")?;
+    let retried = call.retried(statements.len()).await?;
+    let injected_error = fail_points::write::fail_statements(call, &retried, &mut statements);
+    let mut outcome = DeleteOutcome::default();
+    for Run { first, statements, collation } in runs(statements) {
+        let variables = with_variable(variables.clone(), collation.as_deref());
+        let ticket = call.ticket().map(|ticket| ticket.of_statement(first));
+        let (namespace, durability) = (namespace.clone(), call.durability());
+        let request = Delete { namespace, statements, ordered, durability, variables, ticket };
+        let part = call.store().delete(request).await;
+        // Earlier statements may have been applied.
+        let part = part.map_err(|error| if first > 0 { error.in_doubt() } else { error })?;
+        outcome.deleted += part.deleted;
+        outcome.errors.extend(part.errors.into_iter().map(|error| WriteError { index: first + error.index, ..error }));
+        if ordered && !outcome.errors.is_empty() {
+            break;
+        }
+    }
     outcome.errors.extend(injected_error.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();
     put_count(&mut writer, "n", outcome.deleted);

@@ -2,11 +2,10 @@
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use handfast_mql::collation::with_variable;
-use handfast_store::{Explained, Find, Update, UpdateStatement};
+use handfast_store::{Explained, Find, Namespace, Update, UpdateOutcome, UpdateStatement, WriteError};
 
 use super::write::{
-    BypassOptions, UpdateNames, check_batch, check_single, common_collation, explained_statement, put_errors,
-    update_statement,
+    BypassOptions, Run, UpdateNames, check_batch, check_single, explained_statement, put_errors, runs, update_statement,
 };
 use super::{Access, Call, Command, Counter, InTransaction, Properties};
 use crate::arguments::Arguments;
@@ -37,7 +36,15 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn read(call: &Call<'_>) -> CommandResult<Update> {
+/// The command, whose statements have collations of their own.
+struct UpdateCommand {
+    namespace: Namespace,
+    statements: Vec<(UpdateStatement, Option<RawDocumentBuf>)>,
+    ordered: bool,
+    variables: RawDocumentBuf,
+}
+
+async fn read(call: &Call<'_>) -> CommandResult<UpdateCommand> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("update");
     let statements = arguments.documents("updates")?;
@@ -49,33 +56,46 @@ async fn read(call: &Call<'_>) -> CommandResult<Update> {
     check_batch(statements.len())?;
     let statements =
         statements.into_iter().map(|document| statement(document, bypass)).collect::<CommandResult<Vec<_>>>()?;
-    let (statements, collations): (Vec<_>, Vec<_>) = statements.into_iter().unzip();
-    let variables = with_variable(variables, common_collation(collations)?.as_deref());
-    Ok(Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
+    Ok(UpdateCommand { namespace, statements, ordered, variables })
 }
 
 /// Reads the command for `explain`: it explains the search for the documents.
 async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
     let update = read(call).await?;
-    let statement = explained_statement(update.statements)?;
+    let (statement, collation) = explained_statement(update.statements)?;
     let find = Find {
         sort: statement.sort,
         hint: statement.hint,
         limit: (!statement.multi).then_some(1),
-        variables: update.variables,
+        variables: with_variable(update.variables, collation.as_deref()),
         ..Find::new(update.namespace, statement.filter)
     };
     Ok(Explained::Find(find))
 }
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
-    let mut update = read(call).await?;
-    let ordered = update.ordered;
-    call.shared.metrics.operations.update.add(update.statements.len() as u64);
-    check_single(call, update.statements.iter().map(|statement| statement.multi), "multi=true")?;
-    let retried = call.retried(update.statements.len()).await?;
-    let injected_error = fail_points::write::fail_statements(call, &retried, &mut update.statements);
-    let mut outcome = call.store().update(update).await?;
+    let UpdateCommand { namespace, mut statements, ordered, variables } = read(call).await?;
+    call.shared.metrics.operations.update.add(statements.len() as u64);
+    check_single(call, statements.iter().map(|(statement, _)| statement.multi), "multi=true")?;
+    let retried = call.retried(statements.len()).await?;
+    let injected_error = fail_points::write::fail_statements(call, &retried, &mut statements);
+    let mut outcome = UpdateOutcome::default();
+    for Run { first, statements, collation } in runs(statements) {
+        let variables = with_variable(variables.clone(), collation.as_deref());
+        let ticket = call.ticket().map(|ticket| ticket.of_statement(first));
+        let (namespace, durability) = (namespace.clone(), call.durability());
+        let request = Update { namespace, statements, ordered, durability, variables, ticket };
+        let part = call.store().update(request).await;
+        // Earlier statements may have been applied.
+        let part = part.map_err(|error| if first > 0 { error.in_doubt() } else { error })?;
+        outcome.matched += part.matched;
+        outcome.modified += part.modified;
+        outcome.upserted.extend(part.upserted.into_iter().map(|(index, id)| (first + index, id)));
+        outcome.errors.extend(part.errors.into_iter().map(|error| WriteError { index: first + error.index, ..error }));
+        if ordered && !outcome.errors.is_empty() {
+            break;
+        }
+    }
     outcome.errors.extend(injected_error.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();
     put_count(&mut writer, "n", outcome.matched + outcome.upserted.len() as u64);

@@ -43,21 +43,27 @@ pub(super) fn validation(arguments: &mut Arguments<'_>) -> CommandResult<Validat
     Ok(if bypass { Validation::Bypass } else { Validation::Apply })
 }
 
-/// Returns the collation that all statements of a command have.
-///
-/// # Errors
-/// `NotImplemented` (238) for statements with different collations: a request has one.
-pub(super) fn common_collation(
-    collations: impl IntoIterator<Item = Option<RawDocumentBuf>>,
-) -> CommandResult<Option<RawDocumentBuf>> {
-    let mut collations = collations.into_iter();
-    let first = collations.next().flatten();
-    if collations.any(|other| other != first) {
-        let text = "statements of one command with different values of the option 'collation' are not supported: send a \
-                    command for each";
-        return Err(CommandError::new(Code::NotImplemented, text));
+/// Statements of a command that have the same collation and follow each other, as one request to the store has one collation.
+pub(super) struct Run<T> {
+    /// The position of the first of them in the command.
+    pub(super) first: usize,
+    pub(super) statements: Vec<T>,
+    pub(super) collation: Option<RawDocumentBuf>,
+}
+
+/// Returns the statements of a command as runs, in order. A command without statements is a run of none.
+pub(super) fn runs<T>(statements: Vec<(T, Option<RawDocumentBuf>)>) -> Vec<Run<T>> {
+    let mut runs: Vec<Run<T>> = Vec::new();
+    for (position, (statement, collation)) in statements.into_iter().enumerate() {
+        match runs.last_mut().filter(|run| run.collation == collation) {
+            Some(run) => run.statements.push(statement),
+            None => runs.push(Run { first: position, statements: vec![statement], collation }),
+        }
     }
-    Ok(first)
+    if runs.is_empty() {
+        runs.push(Run { first: 0, statements: Vec::new(), collation: None });
+    }
+    runs
 }
 
 /// Returns the statement of a write command that is explained.

@@ -105,7 +105,8 @@ async fn names_are_unique_and_found_without_regard_to_capital_letters() {
     let reply = client.run("d", rawdoc! { "update": "users", "updates": [change.clone()] }).await;
     assert_eq!(reply.get_i32("nModified").unwrap(), 1);
     let plain = rawdoc! { "q": { "username": "BOB" }, "u": { "$set": { "n": 2 } } };
-    assert_eq!(client.refused("d", rawdoc! { "update": "users", "updates": [change, plain] }).await.0, 238);
+    let reply = client.run("d", rawdoc! { "update": "users", "updates": [change, plain] }).await;
+    assert_eq!(reply.get_i32("n").unwrap(), 1);
     let join =
         rawdoc! { "$lookup": { "from": "users", "localField": "who", "foreignField": "username", "as": "found" } };
     let documents = rawdoc! { "$documents": [{ "who": "BOB" }, { "who": "bOB" }] };
