@@ -5,7 +5,7 @@
 
 use bson::raw::{CStr, CString, cstr};
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
-use handfast_mql::collation::VARIABLE;
+use handfast_mql::collation::{VARIABLE, is_simple, simple};
 use handfast_store::{
     Aggregate, AggregateSource, Count, CreateIndexes, DeleteStatement, Distinct, DropIndexes, Explain, Explained, Find,
     FindAndModify, Hint, IndexSelector, IndexSpec, Modification, ModifyCollection, Namespace, RenameCollection,
@@ -76,6 +76,9 @@ impl Command {
 
     /// Adds the collation among these variables.
     fn put_collation(self, variables: &RawDocument) -> Self {
+        if is_simple(variables) {
+            return self;
+        }
         self.put_some(cstr!("collation"), variables.get_document(VARIABLE.as_str()).ok().map(RawDocument::to_owned))
     }
 
@@ -225,7 +228,7 @@ pub(crate) fn count(request: &Count) -> Command {
         .put_some(cstr!("skip"), skip)
         .put_some(cstr!("limit"), limit)
         .put_hint(request.hint.as_ref())
-        .put_some(cstr!("collation"), request.collation.clone())
+        .put_some(cstr!("collation"), request.collation.clone().filter(|collation| *collation != simple()))
 }
 
 pub(crate) fn distinct(request: &Distinct) -> Command {
@@ -233,7 +236,7 @@ pub(crate) fn distinct(request: &Distinct) -> Command {
         .put(cstr!("key"), request.key.as_str())
         .put(cstr!("query"), request.filter.clone())
         .put_hint(request.hint.as_ref())
-        .put_some(cstr!("collation"), request.collation.clone())
+        .put_some(cstr!("collation"), request.collation.clone().filter(|collation| *collation != simple()))
 }
 
 pub(crate) fn explain(request: &Explain) -> Command {
@@ -260,7 +263,8 @@ pub(crate) fn create_indexes(request: &CreateIndexes) -> Command {
 /// Builds the definition of an index, without a version, which the server chooses.
 fn index(spec: &IndexSpec) -> RawDocumentBuf {
     let mut index = RawDocumentBuf::new();
-    for (name, value) in spec.to_document().iter().flatten().filter(|(name, _)| name.as_str() != "v") {
+    let is_sent = |name: &str| name != "v" && (name != "collation" || spec.collation != Some(simple()));
+    for (name, value) in spec.to_document().iter().flatten().filter(|(name, _)| is_sent(name.as_str())) {
         let name: CString = name.into();
         index.append(name, value);
     }

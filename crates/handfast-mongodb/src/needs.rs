@@ -1,7 +1,7 @@
 //! Determines the capabilities that a request needs, before it is sent.
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use handfast_mql::collation::VARIABLE;
+use handfast_mql::collation::{VARIABLE, is_simple, simple};
 use handfast_store::{
     Aggregate, Count, CreateIndexes, Delete, Distinct, Find, FindAndModify, Hint, Modification, ModifyCollection,
     RenameCollection, Result, Update, UpdateSpec,
@@ -37,13 +37,16 @@ fn hint(hint: Option<&Hint>, need: Need<'_>) -> Result<()> {
 
 fn variables(variables: &RawDocument, need: Need<'_>) -> Result<()> {
     for (name, _) in variables.iter().flatten() {
+        if name == VARIABLE && is_simple(variables) {
+            continue;
+        }
         need(if name == VARIABLE { Capability::Collations } else { Capability::Variables })?;
     }
     Ok(())
 }
 
 fn collation(collation: Option<&RawDocumentBuf>, need: Need<'_>) -> Result<()> {
-    collation.map_or(Ok(()), |_| need(Capability::Collations))
+    collation.filter(|collation| **collation != simple()).map_or(Ok(()), |_| need(Capability::Collations))
 }
 
 fn change(update: &UpdateSpec, array_filters: &[bson::RawDocumentBuf], need: Need<'_>) -> Result<()> {
@@ -129,7 +132,7 @@ impl Needs for CreateIndexes {
                 (index.partial_filter.is_some(), Capability::PartialIndexes),
                 (index.expire_after_seconds.is_some(), Capability::ExpiringIndexes),
                 (index.hidden, Capability::HiddenIndexes),
-                (index.collation.is_some(), Capability::Collations),
+                (index.collation.as_ref().is_some_and(|collation| *collation != simple()), Capability::Collations),
             ];
             options.into_iter().filter(|(is_set, _)| *is_set).try_for_each(|(_, capability)| need(capability))?;
         }

@@ -94,6 +94,26 @@ pub fn with_variable(mut variables: RawDocumentBuf, collation: Option<&RawDocume
     variables
 }
 
+/// Returns the document of the simple collation. In a request it overrides the default of a collection.
+pub fn simple() -> RawDocumentBuf {
+    bson::rawdoc! { "locale": "simple" }
+}
+
+/// Returns whether variables have a collation among them, the simple one included.
+pub fn is_named(variables: &RawDocument) -> bool {
+    matches!(variables.get(VARIABLE.as_str()), Ok(Some(_)))
+}
+
+/// Returns whether strings are compared by their bytes under these variables.
+pub fn is_simple(variables: &RawDocument) -> bool {
+    match variables.get(VARIABLE.as_str()) {
+        Ok(Some(RawBsonRef::Document(document))) => {
+            document.is_empty() || document.get_str("locale").is_ok_and(|locale| locale == "simple")
+        }
+        _ => true,
+    }
+}
+
 /// Returns whether the order of values may depend on a collation if this is one of them.
 pub fn compares_text(value: RawBsonRef<'_>) -> bool {
     matches!(value, RawBsonRef::String(_) | RawBsonRef::Symbol(_) | RawBsonRef::Document(_) | RawBsonRef::Array(_))

@@ -204,7 +204,8 @@ impl Context {
 
     /// Returns the variables of a request inside this one that has no variables: only the collation.
     pub fn only_collation(&self) -> RawDocumentBuf {
-        collation::with_variable(RawDocumentBuf::new(), self.collation.as_ref().map(Collation::document))
+        let named = self.variable(collation::VARIABLE.as_str()).and_then(RawBsonRef::as_document);
+        collation::with_variable(RawDocumentBuf::new(), named)
     }
 
     /// Returns the value of a variable; none if it is not declared.

@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use bson::DateTime;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::bson_type::type_name;
+use handfast_mql::collation::simple;
 use handfast_mql::{Code, Collation, Number};
 use handfast_wire::Sequence;
 
@@ -258,10 +259,15 @@ impl<'a> Arguments<'a> {
         Ok(())
     }
 
-    /// Returns the collation with all of its fields; `None` for the simple one.
+    /// Returns the collation with all of its fields; `None` if there is none. The simple one overrides the default of a collection.
     pub(crate) fn collation(&mut self) -> CommandResult<Option<RawDocumentBuf>> {
-        let Some(given) = self.document("collation")? else { return Ok(None) };
-        Ok(Collation::parse(given)?.map(|collation| collation.document().to_owned()))
+        let Some(given) = self.document("collation")?.filter(|given| !given.is_empty()) else { return Ok(None) };
+        Ok(Some(Collation::parse(given)?.map_or_else(simple, |collation| collation.document().to_owned())))
+    }
+
+    /// Returns the collation of a new collection or view; `None` for the simple one.
+    pub(crate) fn new_collation(&mut self) -> CommandResult<Option<RawDocumentBuf>> {
+        Ok(self.collation()?.filter(|collation| *collation != simple()))
     }
 
     /// Refuses a collation other than the simple one.

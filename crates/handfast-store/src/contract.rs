@@ -141,8 +141,9 @@ pub trait Cursor: Send {
     /// more may follow; after the last page every further page is empty.
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page>;
 
-    /// Returns whether the documents are the output of a pipeline, as those of a view are. They may have no `_id`, or equal ones.
-    fn is_computed(&self) -> bool {
+    /// Returns whether the documents follow not from the request alone, but also from what the catalog says of its collection: they are
+    /// the output of a view, and may have no `_id` or equal ones, or strings were compared by a default collation.
+    fn depends_on_catalog(&self) -> bool {
         false
     }
 }
@@ -203,6 +204,11 @@ pub trait Snapshot: Send + Sync {
     /// Returns the validator that a collection has at the snapshot, so that a transaction learns of a document that does not fulfil it
     /// before the commit, which checks again.
     fn validator(&self, _namespace: &Namespace) -> Option<Arc<Validator>> {
+        None
+    }
+
+    /// Returns the default collation that a collection has at the snapshot.
+    fn default_collation(&self, _namespace: &Namespace) -> Option<RawDocumentBuf> {
         None
     }
 

@@ -56,7 +56,10 @@ pub mod source;
 pub mod ticket;
 
 pub use backend::blocking::{blocking, blocking_if};
-pub use backend::{aggregation, change, change_stream, distinct, index, insertion, page, selection, validation, view};
+pub use backend::{
+    aggregation, change, change_stream, default_collation, distinct, index, insertion, page, selection, validation,
+    view,
+};
 pub use contract::{AtomicStore, ChangeStream, Cursor, DocumentStore, Snapshot, check_by_reading};
 pub use durations::Durations;
 pub use error::{Applied, Error, ErrorClass, Result};

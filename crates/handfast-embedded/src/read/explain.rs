@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bson::raw::{CString, cstr};
 use bson::{RawArrayBuf, RawDocumentBuf};
-use handfast_store::{Find, Result as StoreResult, Verbosity, blocking};
+use handfast_store::{Find, Result as StoreResult, Verbosity, blocking, default_collation};
 
 use super::candidates::ExaminedCounts;
 use super::find::{PreparedFind, SnapshotReader};
@@ -22,6 +22,7 @@ struct Executed {
 
 impl SnapshotReader {
     pub(crate) async fn explain(self, find: Find, verbosity: Verbosity) -> StoreResult<RawDocumentBuf> {
+        let find = default_collation::of_find(&find, self.default_collation(&find.namespace)).unwrap_or(find);
         let prepared = self.prepare(&find)?;
         let stages = stages(&find, &prepared.plan);
         let mut planner = RawDocumentBuf::new();

@@ -11,9 +11,10 @@ use handfast_mql::expression::may_take_long;
 use handfast_store::distinct::DistinctValues;
 use handfast_store::page::IteratorCursor;
 use handfast_store::selection::{BackendGuarantees, Documents, Selection};
+use handfast_store::view::ViewCatalog as _;
 use handfast_store::{
     BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Namespace, OperationStatistics, Page, PlanSummary,
-    Result as StoreResult, Sources, blocking,
+    Result as StoreResult, Sources, blocking, default_collation,
 };
 
 use super::candidates::{Candidates, ExaminedCounts, RequestedMetadata, Source};
@@ -71,8 +72,16 @@ impl SnapshotReader {
         Ok(stored.map(|stored| stored.document().map(RawDocument::to_owned)).transpose()?)
     }
 
+    /// Returns the default collation of a collection, if it has one.
+    pub(crate) fn default_collation(&self, namespace: &Namespace) -> Option<&RawDocumentBuf> {
+        default_collation::of(self.snapshot.catalog().options(namespace))
+    }
+
     /// Opens a cursor over the documents that match.
     pub(crate) fn find(self, request: &Find) -> StoreResult<Box<dyn Cursor>> {
+        if let Some(request) = default_collation::of_find(request, self.default_collation(&request.namespace)) {
+            return Ok(default_collation::cursor(self.find(&request)?));
+        }
         if let Some(id) = request.id_alone() {
             let document = self.get(&request.namespace, id)?;
             OperationStatistics::add_plan(PlanSummary::IdHack);
@@ -111,6 +120,7 @@ impl SnapshotReader {
 
     pub(crate) async fn count(self, request: Count) -> StoreResult<u64> {
         let Count { namespace, filter, skip, limit, hint, collation } = request;
+        let collation = collation.or_else(|| self.default_collation(&namespace).cloned());
         let bounded = |count: u64| count.saturating_sub(skip).min(limit.unwrap_or(u64::MAX));
         if filter.is_empty() && hint.is_none() {
             let collection = self.snapshot.catalog().get(&namespace);
@@ -128,6 +138,8 @@ impl SnapshotReader {
     }
 
     pub(crate) async fn distinct(self, request: Distinct) -> StoreResult<Vec<RawBson>> {
+        let collation = request.collation.clone().or_else(|| self.default_collation(&request.namespace).cloned());
+        let request = Distinct { collation, ..request };
         let values = DistinctValues::of(&request)?;
         let Distinct { namespace, filter, hint, collation, .. } = request;
         let mut find = Find::new(namespace, filter);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_store::validation::Validator;
-use handfast_store::view::{self, ResolvedView};
+use handfast_store::view::{self, ResolvedView, ViewCatalog as _};
 use handfast_store::{
     AtomicBatch, AtomicStore, CommitTimestamp, Cursor, Find, Namespace, Result, Snapshot as StoreSnapshot,
+    default_collation,
 };
 
 use super::EmbeddedStore;
@@ -44,6 +45,10 @@ impl StoreSnapshot for OpenSnapshot {
 
     fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
         self.reader.snapshot.catalog().get(namespace)?.validator.clone()
+    }
+
+    fn default_collation(&self, namespace: &Namespace) -> Option<RawDocumentBuf> {
+        default_collation::of(self.reader.snapshot.catalog().options(namespace)).cloned()
     }
 
     fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use handfast_store::{CreateIndexes, DropIndexes, IndexSelector, IndexSpec, Namespace, Sources};
+use handfast_store::{CreateIndexes, DropIndexes, IndexSelector, IndexSpec, Namespace, Sources, default_collation};
 
 use super::EmbeddedStore;
 use crate::check::{self, CheckReport, Progress, Remedy, Repair};
@@ -72,7 +72,7 @@ async fn repair_in_store(path: &Path, sources: Sources, options: Options, report
 async fn rebuild(store: &EmbeddedStore, namespace: &Namespace, name: &str) -> String {
     let spec = store.context.snapshot().catalog().get(namespace).and_then(|collection| {
         let index = collection.indexes.iter().find(|index| index.spec().name == name)?;
-        Some::<IndexSpec>(index.spec().clone())
+        Some::<IndexSpec>(default_collation::copied_index(index.spec().clone(), collection.options.collation.as_ref()))
     });
     let Some(spec) = spec else {
         return format!("index {name} of {namespace} does not exist any more");

@@ -1,6 +1,7 @@
 //! A store in its directory: reopening, locking, requests that take long, snapshots that are ended.
 
 mod change_log;
+mod default_collation;
 mod validator;
 mod validator_steps;
 mod view;

@@ -8,7 +8,7 @@ use handfast_store::index::{Index, key_conflict};
 use handfast_store::validation::{ExpensiveCheck, Verdict};
 use handfast_store::{
     AtomicBatch, BatchWrite, Before, CommitTimestamp, Creation, DocumentWrite, Error as StoreError, Namespace, Read,
-    Result as StoreResult, insertion,
+    Result as StoreResult, default_collation, insertion,
 };
 
 use super::context::WriteContext;
@@ -248,7 +248,9 @@ fn create(writer: &mut Writer<'_>, creation: &Creation) -> StoreResult<()> {
         let text = format!("write conflict: the collection {namespace} was created by another client meanwhile");
         return Err(StoreError::command(Code::WriteConflict, text));
     }
-    let indexes = creation.indexes.iter().cloned().map(Index::compile).collect::<StoreResult<Vec<_>>>()?;
+    let default = creation.options.collation.as_ref();
+    let compile = |spec| default_collation::of_index(spec, default).and_then(Index::compile);
+    let indexes = creation.indexes.iter().cloned().map(compile).collect::<StoreResult<Vec<_>>>()?;
     add_to_catalog(writer, namespace, creation.uuid, indexes)?;
     let collection = writer.ensure_collection(namespace, creation.uuid)?;
     writer.set_options(&collection, creation.options.clone())

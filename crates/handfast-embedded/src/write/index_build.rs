@@ -14,7 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition};
-use handfast_store::{CreateIndexes, Error as StoreError, IndexCounts, Namespace, Result as StoreResult};
+use handfast_store::view::ViewCatalog as _;
+use handfast_store::{
+    CreateIndexes, Error as StoreError, IndexCounts, IndexSpec, Namespace, Result as StoreResult, default_collation,
+};
 use tokio::sync::oneshot;
 
 use super::context::{Builds, WriteContext};
@@ -59,7 +62,8 @@ impl Drop for Build {
 /// The indexes are dropped again, unless they were complete already.
 pub(crate) async fn create_indexes(context: &Arc<WriteContext>, request: CreateIndexes) -> StoreResult<IndexCounts> {
     let namespace = request.namespace;
-    let indexes = request.indexes.into_iter().map(Index::compile).collect::<StoreResult<Vec<_>>>()?;
+    let indexes = request.indexes;
+    indexes.iter().try_for_each(|spec| Index::compile(spec.clone()).map(|_| ()))?;
     let (mut reply, answered) = oneshot::channel();
     let context = context.clone();
     tokio::spawn(async move {
@@ -77,7 +81,7 @@ pub(crate) async fn create_indexes(context: &Arc<WriteContext>, request: CreateI
 async fn add_and_build(
     context: &WriteContext,
     namespace: &Namespace,
-    indexes: Vec<Index>,
+    indexes: Vec<IndexSpec>,
     reply: &mut oneshot::Sender<StoreResult<IndexCounts>>,
 ) -> StoreResult<IndexCounts> {
     loop {
@@ -174,9 +178,12 @@ fn begin(
     writer: &mut Writer<'_>,
     namespace: &Namespace,
     uuid: [u8; 16],
-    indexes: Vec<Index>,
+    indexes: Vec<IndexSpec>,
     build: &Build,
 ) -> StoreResult<Option<AddedIndexes>> {
+    let default = default_collation::of(writer.catalog().options(namespace)).cloned();
+    let compile = |spec| default_collation::of_index(spec, default.as_ref()).and_then(Index::compile);
+    let indexes = indexes.into_iter().map(compile).collect::<StoreResult<Vec<_>>>()?;
     if let Some(collection) = writer.collection(namespace) {
         for entry in collection.indexes.iter().filter(|entry| !entry.complete && concerns(entry, &indexes)) {
             if build.builds.lock().contains(&(collection.id, entry.id)) {

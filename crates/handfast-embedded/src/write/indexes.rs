@@ -55,7 +55,8 @@ pub(crate) fn list_indexes(snapshot: &Snapshot, namespace: &Namespace) -> StoreR
     let collection = snapshot.catalog().get(namespace).ok_or_else(|| not_found(namespace))?;
     view::refuse(namespace, &collection.options)?;
     let complete = collection.indexes.iter().filter(|index| index.complete);
-    let specs = std::iter::once(IndexSpec::id()).chain(complete.map(|index| index.spec().clone()));
+    let id = IndexSpec { collation: collection.options.collation.clone(), ..IndexSpec::id() };
+    let specs = std::iter::once(id).chain(complete.map(|index| index.spec().clone()));
     Ok(specs.map(|spec| IndexInfo { spec }).collect())
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::{Code, CompileOptions, Filter, Sort};
 use handfast_store::change::{Change, CompiledFindAndModify, joined};
+use handfast_store::view::ViewCatalog as _;
 use handfast_store::{
     Applied, Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, Durability, Error as StoreError, FindAndModify,
     FindAndModifyOutcome, Namespace, Result as StoreResult, Update, UpdateOutcome, UpdateStatement, WriteError,
-    insertion, ticket,
+    default_collation, insertion, ticket,
 };
 
 use super::change_many::change_many;
@@ -23,6 +24,7 @@ use crate::committer::AnswerAfter;
 
 pub(crate) async fn update(context: &WriteContext, request: Update) -> StoreResult<UpdateOutcome> {
     let Update { namespace, statements, ordered, durability, variables, ticket } = request;
+    let variables = under_default(context, &namespace, variables);
     let durable = StatementDurability::of(statements.iter().map(|statement| statement.multi), durability);
     ticket::check_statements(ticket, statements.iter().map(|statement| statement.multi))?;
     let ticketed = context.ticketed(ticket);
@@ -48,6 +50,13 @@ pub(crate) async fn update(context: &WriteContext, request: Update) -> StoreResu
         context.wait_until_durable(durability).await.map_err(|error| after_steps(error, any_applied))?;
     }
     Ok(outcome)
+}
+
+/// Returns the variables of a request under the default collation that its collection has now. A request that finds another collection
+/// of the name later was made before it.
+fn under_default(context: &WriteContext, namespace: &Namespace, variables: RawDocumentBuf) -> RawDocumentBuf {
+    let latest = context.latest();
+    default_collation::with_default(variables, default_collation::of(latest.catalog.options(namespace)))
 }
 
 struct UpdateRequest<'r> {
@@ -123,6 +132,7 @@ fn upsert_of_update(context: &WriteContext, target: &Arc<Target>, change: &Arc<C
 
 pub(crate) async fn delete(context: &WriteContext, request: Delete) -> StoreResult<DeleteOutcome> {
     let Delete { namespace, statements, ordered, durability, variables, ticket } = request;
+    let variables = under_default(context, &namespace, variables);
     let durable = StatementDurability::of(statements.iter().map(|statement| statement.multi), durability);
     ticket::check_statements(ticket, statements.iter().map(|statement| statement.multi))?;
     let ticketed = context.ticketed(ticket);
@@ -183,6 +193,8 @@ pub(crate) async fn find_and_modify(
     context: &WriteContext,
     request: FindAndModify,
 ) -> StoreResult<FindAndModifyOutcome> {
+    let variables = under_default(context, &request.namespace, request.variables.clone());
+    let request = FindAndModify { variables, ..request };
     let compiled = Arc::new(CompiledFindAndModify::compile(&request)?);
     let target = Arc::new(Target {
         namespace: request.namespace.clone(),

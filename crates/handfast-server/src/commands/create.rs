@@ -54,7 +54,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("create");
     match read_view(&mut arguments, &namespace)? {
         ModifyView { on: Some(on), pipeline } => {
-            let view = ViewDefinition { on, pipeline: pipeline.unwrap_or_default(), collation: arguments.collation()? };
+            let view =
+                ViewDefinition { on, pipeline: pipeline.unwrap_or_default(), collation: arguments.new_collation()? };
             return create_view(call, arguments, &namespace, view).await;
         }
         ModifyView { on: None, pipeline: Some(_) } => {
@@ -63,11 +64,12 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         }
         ModifyView { on: None, pipeline: None } => {}
     }
-    arguments.simple_collation()?;
+    let collation = arguments.new_collation()?;
     // The options that request a kind of collection come before those that describe it, so that the message names the main option.
     arguments.unsupported(&["timeseries", "clusteredIndex", "expireAfterSeconds"])?;
     arguments.unsupported(&["capped", "size", "max"])?;
-    let options = CollectionOptions::default().modified(&read_validator(&mut arguments, &namespace)?);
+    let options = CollectionOptions { collation, ..CollectionOptions::default() }
+        .modified(&read_validator(&mut arguments, &namespace)?);
     arguments.unsupported(&["changeStreamPreAndPostImages", "encryptedFields"])?;
     // Settings of another storage engine are refused unless they are empty.
     for name in ["storageEngine", "indexOptionDefaults"] {
@@ -199,6 +201,8 @@ async fn exists(call: &Call<'_>, namespace: &Namespace) -> CommandResult<bool> {
     }
 }
 
+#[cfg(test)]
+mod collation_tests;
 #[cfg(test)]
 mod validator_tests;
 #[cfg(test)]

@@ -75,6 +75,7 @@ fn describe(collection: &CollectionInfo, name_only: bool) -> RawDocumentBuf {
             .put("_id", 1)
             .end()
             .put("name", "_id_")
+            .put_some("collation", collection.options.collation.as_ref())
             .end();
     }
     writer.finish()

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocumentBuf};
+use handfast_mql::collation::{is_named, simple, with_variable};
 use handfast_mql::pipeline::{Pipeline, Stage};
 use handfast_mql::{Code, CompileOptions, Context};
 
@@ -48,10 +49,14 @@ const BATCH: BatchLimit = BatchLimit { documents: BATCH_DOCUMENTS, bytes: BATCH_
 ///
 /// # Errors
 /// `InvalidNamespace` (73) for a pipeline that needs a collection but has none, and the errors of the language and of the store.
-pub async fn open(store: Arc<dyn DocumentStore>, sources: &Sources, request: Aggregate) -> Result<Box<dyn Cursor>> {
+pub async fn open(store: Arc<dyn DocumentStore>, sources: &Sources, mut request: Aggregate) -> Result<Box<dyn Cursor>> {
     let options = CompileOptions::with_variables(&request.variables)?;
     let pipeline = Pipeline::compile(&request.pipeline, &options)?;
     check_source(&request.source, &pipeline)?;
+    if !pipeline.is_pure() && !is_named(&request.variables) {
+        // The collections that stages read do not bring their defaults.
+        request.variables = with_variable(request.variables, Some(&simple()));
+    }
     let context = sources.context(&request.variables);
     let environment = Environment {
         store,

@@ -8,6 +8,7 @@
 //! | [`selection`] | finds: from the documents that may match to the pages of a cursor |
 //! | [`page`] | cutting documents into pages |
 //! | [`index`] | definitions of indexes, the keys of a document, and the error of a duplicate key |
+//! | [`default_collation`] | the default collation of a collection |
 //! | [`distinct`] | the distinct values of a field |
 //! | [`validation`] | the validator of a collection, and the error of a document that does not fulfil it |
 //! | [`aggregation`] | pipelines over any store |
@@ -17,6 +18,7 @@ pub mod aggregation;
 pub(crate) mod blocking;
 pub mod change;
 pub mod change_stream;
+pub mod default_collation;
 pub mod distinct;
 pub mod index;
 pub mod insertion;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use bson::raw::cstr;
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::filter::mismatch;
-use handfast_mql::{Code, CompileOptions, Context, Filter};
+use handfast_mql::{Code, Collation, CompileOptions, Context, Filter};
 
 use crate::{
     CollectionOptions, Error, Namespace, Result, Sources, Validation, ValidationAction, ValidationLevel, blocking,
-    insertion,
+    default_collation, insertion,
 };
 
 /// Limit on the bytes of what an error says about a document.
@@ -23,7 +23,10 @@ const DETAILS_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug)]
 pub struct Validator {
     written: RawDocumentBuf,
+    options: CompileOptions,
     filter: Filter,
+    /// Whether the `_id` of a new document has no string, because the collection has a default collation.
+    checks_id: bool,
     level: ValidationLevel,
     action: ValidationAction,
 }
@@ -96,18 +99,25 @@ impl Verdict {
 }
 
 impl Validator {
-    /// Compiles the validator of a collection; `None` if it has none, or if the level is `off`.
+    /// Compiles the validator of a collection; `None` if it has none, or if the level is `off`, unless it has a default collation, which
+    /// allows no strings in `_id`.
     ///
     /// # Errors
     /// Returns the error of an invalid condition.
     pub fn compile(options: &CollectionOptions) -> Result<Option<Arc<Self>>> {
-        let filter = Filter::compile(&options.validator, &CompileOptions::default())?;
-        if filter.is_empty() || options.validation_level == ValidationLevel::Off {
+        let collation = options.collation.as_deref().map(Collation::parse).transpose()?.flatten();
+        let checks_id = collation.is_some();
+        let compiled = CompileOptions { collation, ..CompileOptions::default() };
+        let filter = Filter::compile(&options.validator, &compiled)?;
+        let is_off = filter.is_empty() || options.validation_level == ValidationLevel::Off;
+        if is_off && !checks_id {
             return Ok(None);
         }
         Ok(Some(Arc::new(Validator {
             written: options.validator.clone(),
+            options: compiled,
             filter,
+            checks_id,
             level: options.validation_level,
             action: options.validation_action,
         })))
@@ -121,7 +131,7 @@ impl Validator {
 
     /// Returns whether documents are refused, and not only mentioned in the log.
     pub fn refuses(&self) -> bool {
-        self.action == ValidationAction::Error
+        self.action == ValidationAction::Error || self.checks_id
     }
 
     /// Checks the new state of a document in at most `steps_left` steps, which become fewer; `None` if it needs more.
@@ -148,10 +158,15 @@ impl Validator {
     /// Checks the new state of a document.
     ///
     /// # Errors
-    /// `DocumentValidationFailure` (121) with MongoDB's `errInfo`, and the errors of the condition.
+    /// `DocumentValidationFailure` (121) with MongoDB's `errInfo`, and the errors of the condition; `NotImplemented` (238) for a string in
+    /// the `_id` of a new document of a collection with a default collation, also if the validator is bypassed.
     pub fn check(&self, state: NewState<'_>, context: &Context) -> Result<()> {
         let NewState { namespace, before, after, validation } = state;
-        if validation == Validation::Bypass || self.filter.matches(after, context)? {
+        if self.checks_id && before.is_none() {
+            default_collation::check_id(insertion::id(after)?)?;
+        }
+        let is_off = validation == Validation::Bypass || self.level == ValidationLevel::Off;
+        if is_off || self.filter.matches(after, context)? {
             return Ok(());
         }
         if self.level == ValidationLevel::Moderate
@@ -169,7 +184,7 @@ impl Validator {
         }
         let mut info = rawdoc! { "failingDocumentId": id };
         // A description that takes too long is left out.
-        if let Ok(Some(details)) = mismatch(&self.written, &CompileOptions::default(), after, context)
+        if let Ok(Some(details)) = mismatch(&self.written, &self.options, after, context)
             && details.as_bytes().len() <= DETAILS_BYTES_MAX
         {
             info.append(cstr!("details"), details);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bson::raw::{CStr, RawBson, RawBsonRef, cstr};
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
-use handfast_mql::collation::{VARIABLE, with_variable};
+use handfast_mql::collation::{VARIABLE, simple, with_variable};
 use handfast_mql::pipeline::{Pipeline, Stage};
 use handfast_mql::{Code, Collation, CompileOptions};
 
@@ -28,6 +28,7 @@ use crate::distinct::DistinctValues;
 use crate::{
     Aggregate, AggregateSource, BatchLimit, CollectionOptions, Count, Cursor, Distinct, DocumentStore, Error, Find,
     ModifyCollection, ModifyValidator, ModifyView, Namespace, Result, Sources, ViewDefinition, aggregation,
+    default_collation,
 };
 
 #[cfg(test)]
@@ -160,7 +161,8 @@ impl ResolvedView {
                 }
                 request.variables
             }
-            None => with_variable(request.variables, self.collation.as_deref()),
+            // Not that of the source.
+            None => with_variable(request.variables, Some(self.collation.as_deref().unwrap_or(&simple()))),
         };
         self.pipeline.extend(request.pipeline);
         Ok(Aggregate { source: self.source, pipeline: self.pipeline, variables, ..request })
@@ -288,7 +290,7 @@ pub fn modified(
     Ok(CollectionOptions { view: Some(view.modified(&request.view)), ..CollectionOptions::default() })
 }
 
-/// Returns an aggregation of the source of the view that it reads, if it reads one.
+/// Returns an aggregation under the default collation of its collection; if it reads a view, that of the source of the view.
 ///
 /// # Errors
 /// The errors of [`resolve`] and of [`ResolvedView::aggregate`].
@@ -296,7 +298,11 @@ pub fn of_source(catalog: &impl ViewCatalog, request: Aggregate) -> Result<Aggre
     let AggregateSource::Collection(namespace) = &request.source else { return Ok(request) };
     match resolve(catalog, namespace)? {
         Some(view) => view.aggregate(request),
-        None => Ok(request),
+        None => {
+            let default = default_collation::of(catalog.options(namespace));
+            let variables = default_collation::with_default(request.variables, default);
+            Ok(Aggregate { variables, ..request })
+        }
     }
 }
 

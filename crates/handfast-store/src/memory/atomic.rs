@@ -13,7 +13,7 @@ use crate::validation::Validator;
 use crate::view::{self, ResolvedView};
 use crate::{
     AtomicBatch, AtomicStore, BatchWrite, CommitTimestamp, Creation, Cursor, DocumentWrite, Error, Find, Namespace,
-    Read, Result, Snapshot, insertion, notation,
+    Read, Result, Snapshot, default_collation, insertion, notation,
 };
 
 #[async_trait]
@@ -103,7 +103,7 @@ fn create(state: &mut State, creation: Creation) -> Result<()> {
     if let Some(collection) = state.collections.get_mut(&namespace) {
         (collection.validator, collection.options) = (Validator::compile(&options)?, options);
         for spec in indexes {
-            let index = Index::compile(spec)?;
+            let index = Index::compile(default_collation::of_index(spec, collection.options.collation.as_ref())?)?;
             if addition(&collection.specs(), index.spec())? == Addition::New {
                 collection.indexes.push(IndexState::new(index));
             }
@@ -157,6 +157,10 @@ impl Snapshot for MemorySnapshot {
 
     fn validator(&self, namespace: &Namespace) -> Option<Arc<Validator>> {
         self.state.collections.get(namespace)?.validator.clone()
+    }
+
+    fn default_collation(&self, namespace: &Namespace) -> Option<RawDocumentBuf> {
+        self.state.default_collation(namespace).cloned()
     }
 
     fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {

@@ -10,14 +10,16 @@ use crate::validation::Validator;
 use crate::view::{self, ViewCatalog as _};
 use crate::{
     CollectionOptions, CollectionStats, CreateIndexes, DropIndexes, Error, IndexCounts, ModifyCollection, Namespace,
-    RenameCollection, Result, index,
+    RenameCollection, Result, default_collation, index,
 };
 
 impl MemoryStore {
     pub(super) fn create_indexes_now(&self, request: CreateIndexes) -> Result<IndexCounts> {
         let CreateIndexes { namespace, indexes } = request;
-        let indexes = indexes.into_iter().map(Index::compile).collect::<Result<Vec<_>>>()?;
         self.write(|state| {
+            let default = state.default_collation(&namespace).cloned();
+            let compile = |spec| default_collation::of_index(spec, default.as_ref()).and_then(Index::compile);
+            let indexes = indexes.into_iter().map(compile).collect::<Result<Vec<_>>>()?;
             state.collection_or_new(&namespace, || self.sources().uuid())?;
             let collection = existing(state, &namespace)?;
             let before = collection.specs().len();

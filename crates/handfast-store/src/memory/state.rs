@@ -10,7 +10,10 @@ use super::{DELETIONS_KEPT_MAX, VERSIONS_KEPT_MAX};
 use crate::index::Index;
 use crate::validation::{NewState, Validator};
 use crate::view::{self, ViewCatalog};
-use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, Validation, ViewDefinition, insertion};
+use crate::{
+    CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, Validation, ViewDefinition, default_collation,
+    insertion,
+};
 
 /// The encoded key of an `_id`, in the order of the values.
 pub(super) type IdKey = Arc<[u8]>;
@@ -161,6 +164,11 @@ impl State {
         Ok(())
     }
 
+    /// Returns the default collation of a collection, if it has one.
+    pub(super) fn default_collation(&self, namespace: &Namespace) -> Option<&RawDocumentBuf> {
+        default_collation::of(self.options(namespace))
+    }
+
     /// Refuses a request that a view cannot carry out.
     pub(super) fn refuse_view(&self, namespace: &Namespace) -> Result<()> {
         self.options(namespace).map_or(Ok(()), |options| view::refuse(namespace, options))
@@ -269,7 +277,8 @@ impl Collection {
     /// Returns the definitions of all indexes, `_id_` first.
     pub(super) fn specs(&self) -> Vec<IndexSpec> {
         let others = self.indexes.iter().map(|index| index.index.spec().clone());
-        std::iter::once(IndexSpec::id()).chain(others).collect()
+        let id = IndexSpec { collation: self.options.collation.clone(), ..IndexSpec::id() };
+        std::iter::once(id).chain(others).collect()
     }
 
     /// Returns the index that a hint names.

@@ -21,12 +21,15 @@ use crate::{
     Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
     DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Explained, Find, FindAndModify,
     FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, Inserted, ModifyCollection, Namespace,
-    RenameCollection, Result, Update, UpdateOutcome, Verbosity, WriteError, aggregation, ticket,
+    RenameCollection, Result, Update, UpdateOutcome, Verbosity, WriteError, aggregation, default_collation, ticket,
 };
 
 impl MemoryStore {
     /// Opens a cursor over a state.
     pub(super) fn find_in(&self, state: &State, find: &Find) -> Result<Box<dyn Cursor>> {
+        if let Some(find) = default_collation::of_find(find, state.default_collation(&find.namespace)) {
+            return Ok(default_collation::cursor(self.find_in(state, &find)?));
+        }
         let selection = Selection::compile(find, self.sources())?;
         let Some(collection) = state.collections.get(&find.namespace) else {
             no_collection::<()>(find.hint.as_ref())?;
@@ -44,6 +47,16 @@ impl MemoryStore {
     /// Returns an aggregation of the source of the view that it reads, if it reads one.
     fn of_source(&self, request: Aggregate) -> Result<Aggregate> {
         view::of_source(&self.state(), request)
+    }
+
+    /// Returns the variables of a request under the default of its collection.
+    fn under_default(&self, namespace: &Namespace, variables: RawDocumentBuf) -> RawDocumentBuf {
+        default_collation::with_default(variables, self.state().default_collation(namespace))
+    }
+
+    /// Returns the collation of a request, by default that of its collection.
+    fn collation_of(&self, namespace: &Namespace, named: Option<RawDocumentBuf>) -> Option<RawDocumentBuf> {
+        named.or_else(|| self.state().default_collation(namespace).cloned())
     }
 
     /// Calls a function with each matching document until it returns `false`.
@@ -96,6 +109,8 @@ impl DocumentStore for MemoryStore {
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
         ticket::check_statements(request.ticket, request.statements.iter().map(|statement| statement.multi))?;
+        let variables = self.under_default(&request.namespace, request.variables.clone());
+        let request = Update { variables, ..request };
         let mut outcome = UpdateOutcome::default();
         for index in 0..request.statements.len() {
             if let Err(error) = self.update_statement(&request, index, &mut outcome).await {
@@ -109,11 +124,14 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
-        self.find_and_modify_one(&request)
+        let variables = self.under_default(&request.namespace, request.variables.clone());
+        self.find_and_modify_one(&FindAndModify { variables, ..request })
     }
 
     async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
         ticket::check_statements(request.ticket, request.statements.iter().map(|statement| statement.multi))?;
+        let variables = self.under_default(&request.namespace, request.variables.clone());
+        let request = Delete { variables, ..request };
         let mut outcome = DeleteOutcome::default();
         for index in 0..request.statements.len() {
             if let Err(error) = self.delete_statement(&request, index, &mut outcome.deleted).await {
@@ -135,7 +153,8 @@ impl DocumentStore for MemoryStore {
         if let Some(view) = self.view(&request.namespace)? {
             return view::count(Arc::new(self.clone()), self.sources(), view, request).await;
         }
-        let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
+        let collation = self.collation_of(&request.namespace, request.collation);
+        let variables = with_variable(RawDocumentBuf::new(), collation.as_deref());
         let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };
         let wanted = request.skip.saturating_add(request.limit.unwrap_or(u64::MAX));
         let mut counted = 0_u64;
@@ -150,6 +169,8 @@ impl DocumentStore for MemoryStore {
         if let Some(view) = self.view(&request.namespace)? {
             return view::distinct(Arc::new(self.clone()), self.sources(), view, request).await;
         }
+        let collation = self.collation_of(&request.namespace, request.collation.clone());
+        let request = Distinct { collation, ..request };
         let mut values = DistinctValues::of(&request)?;
         let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
         let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };
@@ -170,8 +191,9 @@ impl DocumentStore for MemoryStore {
                 return aggregation::explain(self, self.of_source(aggregate)?, request.verbosity).await;
             }
         };
-        let selection = Selection::compile(&find, self.sources())?;
         let state = self.state();
+        let find = default_collation::of_find(&find, state.default_collation(&find.namespace)).unwrap_or(find);
+        let selection = Selection::compile(&find, self.sources())?;
         let (stage, examined) = match state.collections.get(&find.namespace) {
             None => ("EOF", 0),
             Some(collection) => {

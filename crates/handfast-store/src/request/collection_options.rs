@@ -1,8 +1,8 @@
-//! The options of a collection: its validator, or the definition of a view.
+//! The options of a collection: its default collation and its validator, or the definition of a view.
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
-use handfast_mql::Code;
+use handfast_mql::{Code, Collation};
 
 use crate::{Error, Result};
 
@@ -11,6 +11,9 @@ use crate::{Error, Result};
 pub struct CollectionOptions {
     /// The definition, if this is a view. A view has no validator.
     pub view: Option<ViewDefinition>,
+    /// The collation of requests and indexes that name none, with all of its fields; `None` compares the bytes of strings. That of a
+    /// view is in its definition.
+    pub collation: Option<RawDocumentBuf>,
     /// The condition that new states of documents have to fulfil: a filter, empty for none.
     pub validator: RawDocumentBuf,
     /// The documents that the validator is applied to.
@@ -28,16 +31,19 @@ impl CollectionOptions {
         if *self == CollectionOptions::default() {
             return Ok(());
         }
-        let text = match self.view {
-            Some(_) => NO_VIEWS,
-            None => "a collection in another server has no validator here: create it on that server",
+        let text = match self {
+            CollectionOptions { view: Some(_), .. } => NO_VIEWS,
+            CollectionOptions { collation: Some(_), .. } => {
+                "a collection in another server has no default collation here: name the collation in requests and indexes"
+            }
+            _ => "a collection in another server has no validator here: create it on that server",
         };
         Err(Error::command(Code::NotImplemented, text))
     }
 
     /// Returns the options as `listCollections` shows them: those that differ from the defaults, and all of a validator.
     pub fn to_document(&self) -> RawDocumentBuf {
-        let CollectionOptions { view, validator, validation_level, validation_action } = self;
+        let CollectionOptions { view, collation, validator, validation_level, validation_action } = self;
         let mut document = RawDocumentBuf::new();
         if let Some(ViewDefinition { on, pipeline, collation }) = view {
             document.append(cstr!("viewOn"), on.as_str());
@@ -45,7 +51,13 @@ impl CollectionOptions {
             if let Some(collation) = collation {
                 document.append(cstr!("collation"), collation.clone());
             }
-        } else if *self != CollectionOptions::default() {
+            return document;
+        }
+        if let Some(collation) = collation {
+            document.append(cstr!("collation"), collation.clone());
+        }
+        let without_validator = CollectionOptions { collation: collation.clone(), ..CollectionOptions::default() };
+        if *self != without_validator {
             document.append(cstr!("validator"), validator.clone());
             document.append(cstr!("validationLevel"), validation_level.name());
             document.append(cstr!("validationAction"), validation_action.name());
@@ -68,6 +80,10 @@ impl CollectionOptions {
             let name = name.as_str();
             let invalid = || invalid(name);
             match name {
+                "collation" => {
+                    let given = value.as_document().ok_or_else(invalid)?;
+                    options.collation = Collation::parse(given)?.map(|collation| collation.document().to_owned());
+                }
                 "validator" => options.validator = value.as_document().ok_or_else(invalid)?.to_owned(),
                 "validationLevel" => {
                     options.validation_level = value.as_str().and_then(ValidationLevel::of_name).ok_or_else(invalid)?;
@@ -93,6 +109,7 @@ impl CollectionOptions {
             validation_level: change.level.unwrap_or(self.validation_level),
             validation_action: change.action.unwrap_or(self.validation_action),
             view: self.view.clone(),
+            collation: self.collation.clone(),
         }
     }
 }

@@ -111,6 +111,10 @@ impl Snapshot for CachingSnapshot {
         self.snapshot.validator(namespace)
     }
 
+    fn default_collation(&self, namespace: &Namespace) -> Option<RawDocumentBuf> {
+        self.snapshot.default_collation(namespace)
+    }
+
     fn view(&self, namespace: &Namespace) -> StoreResult<Option<ResolvedView>> {
         self.snapshot.view(namespace)
     }

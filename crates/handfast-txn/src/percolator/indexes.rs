@@ -10,7 +10,7 @@ use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition, check_expiry_seconds, dropped, same_key, selected};
 use handfast_store::{
     CreateIndexes, DropIndexes, Error as StoreError, IndexCounts, IndexInfo, IndexSelector, IndexSpec,
-    ModifyCollection, ModifyIndex, Namespace, Result as StoreResult,
+    ModifyCollection, ModifyIndex, Namespace, Result as StoreResult, default_collation,
 };
 
 use super::build::in_the_way;
@@ -52,6 +52,8 @@ impl Core {
     /// Creates indexes, and the collection if it does not exist.
     pub(super) async fn create_indexes(self: &Arc<Self>, request: CreateIndexes) -> StoreResult<IndexCounts> {
         let CreateIndexes { namespace, indexes } = request;
+        let indexes = indexes.into_iter().map(|spec| default_collation::of_index(spec, None));
+        let indexes = indexes.collect::<StoreResult<Vec<_>>>()?;
         for spec in &indexes {
             Index::compile(spec.clone())?;
             check_not_own(spec)?;

@@ -8,7 +8,7 @@ use handfast_store::index::{Addition, Index, addition};
 use handfast_store::validation::Validator;
 use handfast_store::{
     BatchLimit, CollectionInfo, CollectionOptions, CreateIndexes, Creation, Error as StoreError, Find, IndexCounts,
-    IndexInfo, IndexSpec, Namespace, Result as StoreResult,
+    IndexInfo, IndexSpec, Namespace, Result as StoreResult, default_collation,
 };
 
 use super::{Inner, Open, unsupported_in};
@@ -80,7 +80,11 @@ impl Inner {
         self.shared.check_not_own(namespace.database())?;
         let mut specs = self.indexes(&namespace).await?.unwrap_or_else(|| with_id(&[]));
         let before = specs.len();
+        let default = self.default_collation(&namespace)?;
         for spec in indexes {
+            let spec = default_collation::of_index(spec, default.as_ref())?;
+            // The commit applies the default again.
+            let spec = default_collation::copied_index(spec, default.as_ref());
             Index::compile(spec.clone())?;
             if addition(&specs, &spec)? == Addition::New {
                 specs.push(spec);

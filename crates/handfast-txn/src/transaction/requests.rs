@@ -16,7 +16,7 @@ use handfast_store::{
     Aggregate, AggregateSource, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes,
     Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Find, FindAndModify,
     FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Read,
-    RenameCollection, Result, Ticket, Update, UpdateOutcome, aggregation, view,
+    RenameCollection, Result, Ticket, Update, UpdateOutcome, aggregation, default_collation, view,
 };
 
 use super::merged::{self, TransactionCursor};
@@ -53,6 +53,14 @@ impl Inner {
     /// Returns what a view stands for in the snapshot; `None` if there is none of this name.
     pub(super) fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
         self.open(|open| Ok(open.snapshot()))?.view(namespace)
+    }
+
+    /// Returns the default collation that a collection has for this transaction.
+    pub(super) fn default_collation(&self, namespace: &Namespace) -> Result<Option<RawDocumentBuf>> {
+        self.open(|open| match open.writes.creation(namespace) {
+            Some(creation) => Ok(creation.options.collation.clone()),
+            None => Ok(open.snapshot().default_collation(namespace)),
+        })
     }
 
     /// Refuses a request that a view cannot carry out.
@@ -114,7 +122,13 @@ impl DocumentStore for Transaction {
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         match self.inner.view(&request.namespace)? {
             Some(view) => view::find(Arc::new(self.clone()), &self.inner.shared.sources, view, request).await,
-            None => self.inner.find(request).await,
+            None => {
+                let default = self.inner.default_collation(&request.namespace)?;
+                match default_collation::of_find(&request, default.as_ref()) {
+                    Some(request) => Ok(default_collation::cursor(self.inner.find(request).await?)),
+                    None => self.inner.find(request).await,
+                }
+            }
         }
     }
 
@@ -142,7 +156,11 @@ impl DocumentStore for Transaction {
         let request = match &request.source {
             AggregateSource::Collection(namespace) => match self.inner.view(namespace)? {
                 Some(view) => view.aggregate(request)?,
-                None => request,
+                None => {
+                    let default = self.inner.default_collation(namespace)?;
+                    let variables = default_collation::with_default(request.variables, default.as_ref());
+                    Aggregate { variables, ..request }
+                }
             },
             AggregateSource::Database(_) => request,
         };
@@ -156,7 +174,8 @@ impl DocumentStore for Transaction {
         let limit = request.limit;
         let mut find = Find::new(request.namespace, request.filter);
         (find.skip, find.limit, find.hint) = (request.skip, limit, request.hint);
-        find.variables = with_variable(find.variables, request.collation.as_deref());
+        let collation = request.collation.or(self.inner.default_collation(&find.namespace)?);
+        find.variables = with_variable(find.variables, collation.as_deref());
         let mut counted = 0;
         let counting = self.inner.each(find, |_| {
             counted += 1;
@@ -170,6 +189,8 @@ impl DocumentStore for Transaction {
         if let Some(view) = self.inner.view(&request.namespace)? {
             return view::distinct(Arc::new(self.clone()), &self.inner.shared.sources, view, request).await;
         }
+        let collation = request.collation.clone().or(self.inner.default_collation(&request.namespace)?);
+        let request = Distinct { collation, ..request };
         let mut values = DistinctValues::of(&request)?;
         let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
         let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };

@@ -13,7 +13,7 @@ use handfast_store::ticket::{Recorded, check_statements};
 use handfast_store::{
     Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, ErrorClass, Find, FindAndModify, FindAndModifyOutcome,
     IdSource, Insert, InsertOutcome, Inserted, Namespace, Result, Ticket, Update, UpdateOutcome, UpdateStatement,
-    WriteError, insertion,
+    WriteError, default_collation, insertion,
 };
 
 use super::write_buffer::WriteMode;
@@ -57,6 +57,8 @@ impl Transaction {
     /// Runs update statements, each once if the request has a ticket.
     pub(crate) async fn update_once(&self, request: Update) -> Result<UpdateOutcome> {
         check_statements(request.ticket, request.statements.iter().map(|statement| statement.multi))?;
+        let variables = self.inner.under_default(&request.namespace, &request.variables)?;
+        let request = Update { variables, ..request };
         let work = async {
             let mut outcome = UpdateOutcome::default();
             for (index, statement) in request.statements.iter().enumerate() {
@@ -82,6 +84,8 @@ impl Transaction {
     /// Runs delete statements, each once if the request has a ticket.
     pub(crate) async fn delete_once(&self, request: Delete) -> Result<DeleteOutcome> {
         check_statements(request.ticket, request.statements.iter().map(|statement| statement.multi))?;
+        let variables = self.inner.under_default(&request.namespace, &request.variables)?;
+        let request = Delete { variables, ..request };
         let work = async {
             let mut outcome = DeleteOutcome::default();
             for (index, statement) in request.statements.iter().enumerate() {
@@ -103,12 +107,20 @@ impl Transaction {
 
     /// Changes or removes one document, once if the request has a ticket.
     pub(crate) async fn find_and_modify_once(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        let variables = self.inner.under_default(&request.namespace, &request.variables)?;
+        let request = FindAndModify { variables, ..request };
         let work = self.inner.once(request.ticket, self.inner.run_find_and_modify(&request));
         self.inner.run_write(work).await
     }
 }
 
 impl Inner {
+    /// Returns the variables of a request under the default collation of its collection.
+    fn under_default(&self, namespace: &Namespace, variables: &RawDocumentBuf) -> Result<RawDocumentBuf> {
+        let default = self.default_collation(namespace)?;
+        Ok(default_collation::with_default(variables.clone(), default.as_ref()))
+    }
+
     /// Reads documents into the snapshot's cache with one request, if looking them up one by one would take a request each.
     async fn look_up(&self, namespace: &Namespace, documents: &[RawDocumentBuf]) -> Result<()> {
         if documents.len() < 2 || self.shared.engine.plain().is_some() {

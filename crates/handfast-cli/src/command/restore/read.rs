@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bson::{Bson, RawDocumentBuf};
 use handfast_mql::{Code, depth};
+use handfast_store::default_collation::copied_index;
 use handfast_store::ticket::NESTING_OF_RECORD;
 use handfast_store::{CreateIndexes, DocumentStore, Durability, Insert, Namespace, Ticket, Validation, WriteError};
 use indicatif::ProgressBar;
@@ -133,13 +134,14 @@ impl Restore<'_> {
             store.drop_collection(&source.namespace).await?;
         }
         let options = source.metadata.as_ref().map(|metadata| metadata.options.clone()).unwrap_or_default();
-        match store.create_collection(&source.namespace, options).await {
+        match store.create_collection(&source.namespace, options.clone()).await {
             // A collection that is there already keeps its options.
             Err(error) if error.code() == Code::NamespaceExists && source.documents.is_some() => {}
             created => created?,
         }
         // Indexes before documents: a store that builds them afterwards would need memory for all entries at once.
         let indexes = source.metadata.as_ref().map(|metadata| metadata.indexes.clone()).unwrap_or_default();
+        let indexes: Vec<_> = indexes.into_iter().map(|spec| copied_index(spec, options.collation.as_ref())).collect();
         if !indexes.is_empty() {
             store.create_indexes(CreateIndexes { namespace: source.namespace.clone(), indexes }).await?;
         }

@@ -188,7 +188,7 @@ impl Cursor for PipelineCursor {
         }
     }
 
-    fn is_computed(&self) -> bool {
+    fn depends_on_catalog(&self) -> bool {
         true
     }
 }

@@ -13,7 +13,7 @@ use super::documents::Documents;
 use super::{BATCH, Environment};
 use crate::{
     CreateIndexes, DocumentStore, Error, Find, IndexInfo, IndexSpec, Insert, Namespace, RenameCollection, Result,
-    Update, UpdateSpec, UpdateStatement, index, insertion, view,
+    Update, UpdateSpec, UpdateStatement, default_collation, index, insertion, view,
 };
 
 /// The number of attempts of a `$merge` to replace a document that others keep changing.
@@ -78,12 +78,14 @@ impl<'p> OutStep<'p> {
         let options = collections.into_iter().find(|info| info.name == target.collection()).map(|info| info.options);
         let options = options.unwrap_or_default();
         view::refuse(target, &options)?;
-        store.create_collection(namespace, options).await?;
+        store.create_collection(namespace, options.clone()).await?;
         let indexes: Vec<_> = match store.list_indexes(target).await {
             Ok(indexes) => indexes.into_iter().map(|info| info.spec).filter(|spec| !spec.is_id()).collect(),
             Err(error) if error.code() == Code::NamespaceNotFound => Vec::new(),
             Err(error) => return Err(error),
         };
+        let indexes: Vec<_> =
+            indexes.into_iter().map(|spec| default_collation::copied_index(spec, options.collation.as_ref())).collect();
         if !indexes.is_empty() {
             store.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
         }

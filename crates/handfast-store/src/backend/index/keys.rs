@@ -33,7 +33,7 @@ pub struct Index {
 
 impl Index {
     /// Validates and compiles a definition.
-    pub fn compile(spec: IndexSpec) -> Result<Self> {
+    pub fn compile(mut spec: IndexSpec) -> Result<Self> {
         spec.validate()?;
         let (mut paths, mut directions) = (Vec::new(), Vec::new());
         for (name, value) in spec.key.iter().flatten() {
@@ -42,6 +42,8 @@ impl Index {
             directions.push(if descending { Direction::Descending } else { Direction::Ascending });
         }
         let collation = spec.collation.as_deref().map(Collation::parse).transpose()?.flatten();
+        // The simple collation is none.
+        spec.collation = spec.collation.filter(|_| collation.is_some());
         let options = CompileOptions { collation: collation.clone(), ..CompileOptions::default() };
         let partial = match &spec.partial_filter {
             Some(filter) => Some(Filter::compile(filter, &options).map_err(|error| {

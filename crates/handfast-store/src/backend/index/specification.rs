@@ -153,7 +153,6 @@ impl IndexSpec {
             ("hidden", self.hidden),
             ("partialFilterExpression", self.partial_filter.is_some()),
             ("expireAfterSeconds", self.expire_after_seconds.is_some()),
-            ("collation", self.collation.is_some()),
         ];
         for (option, given) in options {
             // The index on `_id` is unique, so `unique: true` is allowed.

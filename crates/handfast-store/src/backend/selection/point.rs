@@ -13,7 +13,7 @@ impl Find {
     pub fn id_alone(&self) -> Option<RawBsonRef<'_>> {
         let plain = self.projection.is_empty()
             && self.sort.is_empty()
-            && self.variables.is_empty()
+            && has_no_variables(&self.variables)
             && self.skip == 0
             && self.limit != Some(0)
             && self.hint.is_none()
@@ -32,7 +32,13 @@ pub fn id_alone<'f>(filter: &'f RawDocument, variables: &RawDocument) -> Option<
 
 /// Returns whether only this value equals it, under the collation among these variables.
 fn is_one_value(id: RawBsonRef<'_>, variables: &RawDocument) -> bool {
-    !compares_text(id) || variables.is_empty() || matches!(variables.get(collation::VARIABLE.as_str()), Ok(None))
+    !compares_text(id) || collation::is_simple(variables)
+}
+
+/// Returns whether a request has no variables but the simple collation.
+fn has_no_variables(variables: &RawDocument) -> bool {
+    variables.is_empty()
+        || (variables.iter().count() == 1 && collation::is_named(variables) && collation::is_simple(variables))
 }
 
 fn alone(filter: &RawDocument) -> Option<RawBsonRef<'_>> {

@@ -128,6 +128,7 @@ fn a_chain_of_views_has_a_longest_length_from_both_ends() {
 fn a_request_has_the_collation_of_the_view_or_none() {
     let mut names = Names::default();
     names.add("french", french("c")).unwrap();
+    names.add("bytes", view("c", &[])).unwrap();
     let find = |collation: Option<RawDocumentBuf>| {
         let resolved = resolve(&names, &namespace("french")).unwrap().unwrap();
         let variables = with_variable(RawDocumentBuf::new(), collation.as_deref());
@@ -136,6 +137,10 @@ fn a_request_has_the_collation_of_the_view_or_none() {
     let collation = french("c").collation;
     let variables = with_variable(RawDocumentBuf::new(), collation.as_deref());
     assert_eq!(find(None).unwrap().variables, variables);
+    // The default of the source is not that of the view.
+    let bytes = resolve(&names, &namespace("bytes")).unwrap().unwrap();
+    let found = bytes.find(Find::new(namespace("bytes"), rawdoc! {})).unwrap();
+    assert_eq!(found.variables, with_variable(RawDocumentBuf::new(), Some(&handfast_mql::collation::simple())));
     assert_eq!(find(collation).unwrap().variables, variables);
     for other in [rawdoc! { "locale": "de" }, rawdoc! { "locale": "simple" }] {
         assert_eq!(find(Some(other)).unwrap_err().code(), Code::OptionNotSupportedOnView);

@@ -53,7 +53,7 @@ impl Expected {
         }
     }
 
-    /// Returns the requirements on documents that are computed, as in a view.
+    /// Returns the requirements on documents that depend on the catalog.
     pub(super) fn of_limit(self) -> Self {
         Expected { documents: None, ..self }
     }
@@ -128,7 +128,7 @@ impl Cursor for CheckedCursor {
         self.breaches.check(self.store, Operation::NextPage, page, |page| expected.check(limit, page))
     }
 
-    fn is_computed(&self) -> bool {
-        self.cursor.is_computed()
+    fn depends_on_catalog(&self) -> bool {
+        self.cursor.depends_on_catalog()
     }
 }

@@ -141,6 +141,10 @@ impl Snapshot for FaultySnapshot {
         self.snapshot.validator(namespace)
     }
 
+    fn default_collation(&self, namespace: &Namespace) -> Option<RawDocumentBuf> {
+        self.snapshot.default_collation(namespace)
+    }
+
     fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
         self.snapshot.view(namespace)
     }
@@ -159,7 +163,7 @@ impl Cursor for FaultyCursor {
         self.injector.read(Operation::NextPage, self.namespace.as_ref(), self.cursor.next_page(limit)).await
     }
 
-    fn is_computed(&self) -> bool {
-        self.cursor.is_computed()
+    fn depends_on_catalog(&self) -> bool {
+        self.cursor.depends_on_catalog()
     }
 }

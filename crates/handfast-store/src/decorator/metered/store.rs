@@ -82,6 +82,10 @@ impl Snapshot for MeteredSnapshot {
         self.snapshot.validator(namespace)
     }
 
+    fn default_collation(&self, namespace: &Namespace) -> Option<RawDocumentBuf> {
+        self.snapshot.default_collation(namespace)
+    }
+
     fn view(&self, namespace: &Namespace) -> Result<Option<ResolvedView>> {
         self.snapshot.view(namespace)
     }
@@ -98,7 +102,7 @@ impl Cursor for MeteredCursor {
         self.meters.time(Operation::NextPage, self.cursor.next_page(limit)).await
     }
 
-    fn is_computed(&self) -> bool {
-        self.cursor.is_computed()
+    fn depends_on_catalog(&self) -> bool {
+        self.cursor.depends_on_catalog()
     }
 }

@@ -45,7 +45,7 @@ impl<S: DocumentStore + ?Sized> Cursor for ResilientCursor<S> {
         self.cursor.next_page(limit).await
     }
 
-    fn is_computed(&self) -> bool {
-        self.cursor.is_computed()
+    fn depends_on_catalog(&self) -> bool {
+        self.cursor.depends_on_catalog()
     }
 }
