@@ -101,6 +101,7 @@ codes! {
     FailPointSetFailed = 266,
     QueryPlanKilled = 175,
     PrimarySteppedDown = 189,
+    MaxSubPipelineDepthExceeded = 232,
     TooManyDocumentSequences = 233,
     CursorKilled = 237,
     NotImplemented = 238,

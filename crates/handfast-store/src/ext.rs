@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use bson::RawDocumentBuf;
 
 use crate::{
-    Aggregate, BatchLimit, Count, CreateIndexes, Cursor, Delete, DeleteStatement, DocumentStore, Find, IndexSpec,
-    Insert, Namespace, Result, Update, UpdateOutcome, UpdateSpec, UpdateStatement, WriteError,
+    Aggregate, BatchLimit, CollectionOptions, Count, CreateIndexes, Cursor, Delete, DeleteStatement, DocumentStore,
+    Find, IndexSpec, Insert, Namespace, Result, Update, UpdateOutcome, UpdateSpec, UpdateStatement, WriteError,
 };
 
 #[cfg(test)]
@@ -37,6 +37,13 @@ pub trait StoreExt: DocumentStore {
     async fn find_one(&self, namespace: &Namespace, filter: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
         let find = Find { limit: Some(1), ..Find::new(namespace.clone(), filter) };
         Ok(self.find_all(find).await?.into_iter().next())
+    }
+
+    /// Returns the options of a collection or view; the defaults if it does not exist.
+    async fn collection_options(&self, namespace: &Namespace) -> Result<CollectionOptions> {
+        let collections = self.list_collections(namespace.database()).await?;
+        let info = collections.into_iter().find(|info| info.name == namespace.collection());
+        Ok(info.map(|info| info.options).unwrap_or_default())
     }
 
     /// Changes the first matching document, durably.

@@ -35,7 +35,7 @@ impl DocumentStore for EmbeddedStore {
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         match self.view(&request.namespace)? {
-            Some(view) => view::find(Arc::new(self.clone()), &self.context.sources, view, request).await,
+            Some(view) => view::find(self, view, request).await,
             None => self.reader().find(&request),
         }
     }
@@ -59,14 +59,14 @@ impl DocumentStore for EmbeddedStore {
 
     async fn count(&self, request: Count) -> Result<u64> {
         match self.view(&request.namespace)? {
-            Some(view) => view::count(Arc::new(self.clone()), &self.context.sources, view, request).await,
+            Some(view) => view::count(self, view, request).await,
             None => self.reader().count(request).await,
         }
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
         match self.view(&request.namespace)? {
-            Some(view) => view::distinct(Arc::new(self.clone()), &self.context.sources, view, request).await,
+            Some(view) => view::distinct(self, view, request).await,
             None => self.reader().distinct(request).await,
         }
     }

@@ -21,8 +21,20 @@ use crate::{
 /// MongoDB's bound on the length of a pipeline.
 const STAGES_MAX: usize = 1000;
 
-/// The most levels of pipelines inside `$lookup`, `$unionWith` and `$facet`.
+/// The most levels of pipelines inside `$lookup`, `$unionWith` and `$facet`, as in MongoDB.
 const PIPELINE_DEPTH_MAX: usize = 20;
+
+/// Checks the number of pipelines around a pipeline.
+///
+/// # Errors
+/// `MaxSubPipelineDepthExceeded` (232).
+pub fn check_pipeline_depth(depth: usize) -> Result<()> {
+    if depth <= PIPELINE_DEPTH_MAX {
+        return Ok(());
+    }
+    let text = format!("Maximum number of nested sub-pipelines exceeded. Limit is {PIPELINE_DEPTH_MAX}");
+    Err(Error::new(Code::MaxSubPipelineDepthExceeded, text))
+}
 
 /// The place in a command where a pipeline is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +64,7 @@ impl<'o> StageContext<'o> {
         location: PipelineLocation,
         options: &'i CompileOptions,
     ) -> Result<StageContext<'i>> {
-        if self.depth >= PIPELINE_DEPTH_MAX {
-            return Err(Error::new(
-                Code::ExceededMemoryLimit,
-                format!("Maximum number of nested sub-pipelines exceeded. Limit is {PIPELINE_DEPTH_MAX}"),
-            ));
-        }
+        check_pipeline_depth(self.depth + 1)?;
         Ok(StageContext { options, location, depth: self.depth + 1 })
     }
 }

@@ -46,6 +46,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 pub use self::{
     bucket::BucketAuto,
+    compile::check_pipeline_depth,
     densify::Densify,
     facet::Facet,
     foreign::{GraphLookup, Lookup, Merge, Out, UnionWith, check_target_database},

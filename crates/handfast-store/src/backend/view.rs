@@ -16,10 +16,9 @@
 //! Two views may not read each other, not even through a `$lookup` in a pipeline ([`check_definition`]), so that resolving ends.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bson::raw::{CStr, RawBson, RawBsonRef, cstr};
-use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawDocumentBuf};
 use handfast_mql::collation::{VARIABLE, simple, with_variable};
 use handfast_mql::pipeline::{Pipeline, Stage};
 use handfast_mql::{Code, Collation, CompileOptions};
@@ -27,12 +26,14 @@ use handfast_mql::{Code, Collation, CompileOptions};
 use crate::distinct::DistinctValues;
 use crate::{
     Aggregate, AggregateSource, BatchLimit, CollectionOptions, Count, Cursor, Distinct, DocumentStore, Error, Find,
-    ModifyCollection, ModifyValidator, ModifyView, Namespace, Result, Sources, ViewDefinition, aggregation,
-    default_collation,
+    ModifyCollection, ModifyValidator, ModifyView, Namespace, Result, ViewDefinition, default_collation,
 };
 
+mod reads;
 #[cfg(test)]
 mod tests;
+
+pub use self::reads::check_views_read;
 
 /// The longest chain of views that read each other, as in MongoDB.
 pub const VIEW_DEPTH_MAX: usize = 20;
@@ -130,6 +131,10 @@ impl ResolvedView {
             let text = format!("Option {name} not supported in aggregation.");
             return Err(Error::command(Code::InvalidPipelineOperator, text));
         }
+        if find.sort.get("$natural").map_err(handfast_mql::Error::from)?.is_some() {
+            let text = "Sort option $natural not supported in aggregation.";
+            return Err(Error::command(Code::InvalidPipelineOperator, text));
+        }
         let mut stages = Vec::new();
         for (name, argument) in [(cstr!("$match"), find.filter), (cstr!("$sort"), find.sort)] {
             if !argument.is_empty() {
@@ -144,7 +149,8 @@ impl ResolvedView {
             stages.push(stage(cstr!("$project"), find.projection));
         }
         let read = Aggregate::new(find.namespace, stages);
-        self.aggregate(Aggregate { hint: find.hint, variables: find.variables, ..read })
+        let allow_disk_use = find.allow_disk_use;
+        self.aggregate(Aggregate { hint: find.hint, variables: find.variables, allow_disk_use, ..read })
     }
 
     /// Returns the aggregation of the source that an aggregation of the view means.
@@ -173,31 +179,21 @@ impl ResolvedView {
 ///
 /// # Errors
 /// The errors of [`ResolvedView::find`] and of the aggregation.
-pub async fn find(
-    store: Arc<dyn DocumentStore>,
-    sources: &Sources,
-    view: ResolvedView,
-    request: Find,
-) -> Result<Box<dyn Cursor>> {
-    aggregation::open(store, sources, view.find(request)?).await
+pub async fn find(store: &dyn DocumentStore, view: ResolvedView, request: Find) -> Result<Box<dyn Cursor>> {
+    store.aggregate(view.find(request)?).await
 }
 
 /// Counts the documents of a view that match.
 ///
 /// # Errors
 /// The errors of [`ResolvedView::find`] and of the aggregation.
-pub async fn count(
-    store: Arc<dyn DocumentStore>,
-    sources: &Sources,
-    view: ResolvedView,
-    request: Count,
-) -> Result<u64> {
+pub async fn count(store: &dyn DocumentStore, view: ResolvedView, request: Count) -> Result<u64> {
     let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
     let Count { namespace, filter, skip, limit, hint, .. } = request;
     let find = Find { skip, limit, hint, variables, ..Find::new(namespace, filter) };
     let mut aggregate = view.find(find)?;
     aggregate.pipeline.push(stage(cstr!("$count"), "count"));
-    let mut cursor = aggregation::open(store, sources, aggregate).await?;
+    let mut cursor = store.aggregate(aggregate).await?;
     let page = cursor.next_page(BatchLimit::REPLY).await?;
     let counted = page.documents.first().and_then(|document| match document.get("count") {
         Ok(Some(RawBsonRef::Int32(count))) => u64::try_from(count).ok(),
@@ -211,17 +207,12 @@ pub async fn count(
 ///
 /// # Errors
 /// The errors of [`ResolvedView::find`], of the aggregation, and of [`DistinctValues`].
-pub async fn distinct(
-    store: Arc<dyn DocumentStore>,
-    sources: &Sources,
-    view: ResolvedView,
-    request: Distinct,
-) -> Result<Vec<RawBson>> {
+pub async fn distinct(store: &dyn DocumentStore, view: ResolvedView, request: Distinct) -> Result<Vec<RawBson>> {
     let collation = request.collation.clone().or_else(|| view.collation.clone());
     let mut values = DistinctValues::of(&Distinct { collation, ..request.clone() })?;
     let variables = with_variable(RawDocumentBuf::new(), request.collation.as_deref());
     let find = Find { hint: request.hint, variables, ..Find::new(request.namespace, request.filter) };
-    let mut cursor = aggregation::open(store, sources, view.find(find)?).await?;
+    let mut cursor = store.aggregate(view.find(find)?).await?;
     loop {
         let page = cursor.next_page(BatchLimit::REPLY).await?;
         page.documents.iter().try_for_each(|document| values.add(document))?;
@@ -293,17 +284,21 @@ pub fn modified(
 /// Returns an aggregation under the default collation of its collection; if it reads a view, that of the source of the view.
 ///
 /// # Errors
-/// The errors of [`resolve`] and of [`ResolvedView::aggregate`].
-pub fn of_source(catalog: &impl ViewCatalog, request: Aggregate) -> Result<Aggregate> {
-    let AggregateSource::Collection(namespace) = &request.source else { return Ok(request) };
-    match resolve(catalog, namespace)? {
-        Some(view) => view.aggregate(request),
-        None => {
-            let default = default_collation::of(catalog.options(namespace));
-            let variables = default_collation::with_default(request.variables, default);
-            Ok(Aggregate { variables, ..request })
-        }
-    }
+/// The errors of [`resolve`], of [`ResolvedView::aggregate`] and of [`check_views_read`].
+pub fn of_source(catalog: &(impl ViewCatalog + Sync), request: Aggregate) -> Result<Aggregate> {
+    let request = match &request.source {
+        AggregateSource::Database(_) => request,
+        AggregateSource::Collection(namespace) => match resolve(catalog, namespace)? {
+            Some(view) => view.aggregate(request)?,
+            None => {
+                let default = default_collation::of(catalog.options(namespace));
+                let variables = default_collation::with_default(request.variables, default);
+                Aggregate { variables, ..request }
+            }
+        },
+    };
+    check_views_read(&request, &|namespace| resolve(catalog, namespace))?;
+    Ok(request)
 }
 
 /// Checks the options of a collection or view that gets them. A collection needs no check.
@@ -414,44 +409,8 @@ impl<'v> DepthSearch<'v> {
 
 /// Returns the names that a view reads: its source, and those in its stages at any depth.
 fn read_by(view: &ViewDefinition) -> Vec<&str> {
-    let mut names = vec![view.on.as_str()];
-    view.pipeline.iter().for_each(|stage| add_names(stage, &mut names));
-    names
-}
-
-fn add_names<'v>(document: &'v RawDocument, names: &mut Vec<&'v str>) {
-    for (stage, argument) in document.iter().flatten() {
-        let field = match stage.as_str() {
-            "$lookup" | "$graphLookup" => "from",
-            "$unionWith" => "coll",
-            "$literal" => continue,
-            _ => "",
-        };
-        match argument {
-            RawBsonRef::String(name) if field == "coll" => names.push(name),
-            RawBsonRef::Document(options) => {
-                // All of them, if there are several of this name: which one counts is for the stage to say.
-                let named = options.iter().flatten().filter(|(name, _)| !field.is_empty() && name.as_str() == field);
-                names.extend(named.filter_map(|(_, name)| name.as_str()));
-                add_names(options, names);
-            }
-            RawBsonRef::Array(array) => add_names_of_array(array.into_iter().flatten(), names),
-            _ => {}
-        }
-    }
-}
-
-fn add_names_of_array<'v>(items: impl Iterator<Item = RawBsonRef<'v>>, names: &mut Vec<&'v str>) {
-    for item in items {
-        match item {
-            RawBsonRef::Document(document) => add_names(document, names),
-            RawBsonRef::Array(array) => {
-                let items: Vec<_> = array.into_iter().flatten().collect();
-                add_names_of_array(items.into_iter(), names);
-            }
-            _ => {}
-        }
-    }
+    let foreign = reads::foreign_names(&view.pipeline).into_iter().map(|foreign| foreign.name);
+    std::iter::once(view.on.as_str()).chain(foreign).collect()
 }
 
 fn stage(name: &CStr, argument: impl Into<RawBson>) -> RawDocumentBuf {

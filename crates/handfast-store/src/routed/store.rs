@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
+use handfast_mql::collation::is_named;
 use handfast_mql::pipeline::Pipeline;
 use handfast_mql::{Code, CompileOptions};
 
@@ -12,7 +13,8 @@ use crate::{
     Aggregate, AggregateSource, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count,
     CreateIndexes, Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Explained,
     Find, FindAndModify, FindAndModifyOutcome, IndexCounts, IndexInfo, Insert, InsertOutcome, ModifyCollection,
-    ModifyView, Namespace, RenameCollection, Result, Ticket, Update, UpdateOutcome, ViewDefinition, aggregation, view,
+    ModifyView, Namespace, RenameCollection, Result, StoreExt, Ticket, Update, UpdateOutcome, ViewDefinition,
+    aggregation, default_collation, view,
 };
 
 /// Refuses a request with a ticket, as no part can record it in the same step.
@@ -39,6 +41,18 @@ impl Routed {
                 Err(Error::command(Code::NotImplemented, text))
             }
         }
+    }
+
+    /// Returns an aggregation under the collation of the collection or view that it starts from. Stages that run here see no catalog.
+    async fn under_default_collation(&self, request: Aggregate) -> Result<Aggregate> {
+        let AggregateSource::Collection(namespace) = &request.source else { return Ok(request) };
+        if is_named(&request.variables) {
+            return Ok(request);
+        }
+        let CollectionOptions { view, collation, .. } = self.of(namespace).collection_options(namespace).await?;
+        let collation = view.map_or(collation, |view| view.collation);
+        let variables = default_collation::with_default(request.variables, collation.as_ref());
+        Ok(Aggregate { variables, ..request })
     }
 
     /// Returns the store that can run a whole pipeline, if there is one.
@@ -83,7 +97,10 @@ impl DocumentStore for Routed {
     async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
         match self.of_pipeline(&request)? {
             Some(part) => part.aggregate(request).await,
-            None => aggregation::open(Arc::new(self.clone()), &self.shared.sources, request).await,
+            None => {
+                let request = self.under_default_collation(request).await?;
+                aggregation::open(Arc::new(self.clone()), &self.shared.sources, request).await
+            }
         }
     }
 
@@ -104,7 +121,10 @@ impl DocumentStore for Routed {
             }
             Explained::Aggregate(aggregate) => match self.of_pipeline(&aggregate)? {
                 Some(part) => part.explain(Explain { explained: Explained::Aggregate(aggregate), verbosity }).await,
-                None => aggregation::explain(self, aggregate, verbosity).await,
+                None => {
+                    let aggregate = self.under_default_collation(aggregate).await?;
+                    aggregation::explain(self, aggregate, verbosity).await
+                }
             },
         }
     }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bson::rawdoc;
-use handfast_mql::Code;
+use handfast_mql::{Code, Collation};
 
 use super::{KEPT_TOGETHER, Part, Route, Routed, Routing, ensure_alone};
 use crate::conformance::{Report, Subject, run};
@@ -69,6 +69,27 @@ async fn a_view_reads_only_collections_of_its_store() {
     let modify = |name: &str| ModifyCollection { view: on(name), ..ModifyCollection::new(named("db.v")) };
     assert_eq!(routed.modify_collection(modify("far")).await.expect_err("a refusal").code(), Code::NotImplemented);
     routed.modify_collection(modify("other")).await.expect("a view");
+}
+
+#[tokio::test]
+async fn stages_that_run_over_both_stores_have_the_collation_of_their_source() {
+    let routed = Two::new().routed(&["*=main", "db.far=side"]);
+    let collation = Collation::parse(&rawdoc! { "locale": "en", "strength": 2 }).expect("valid");
+    let collation = collation.map(|collation| collation.document().to_owned());
+    let view = ViewDefinition { on: "bytes".to_owned(), pipeline: Vec::new(), collation: collation.clone() };
+    let view = CollectionOptions { view: Some(view), ..CollectionOptions::default() };
+    routed.create_collection(&named("db.v"), view).await.expect("a view");
+    let folded = CollectionOptions { collation, ..CollectionOptions::default() };
+    routed.create_collection(&named("db.folded"), folded).await.expect("a collection");
+    for name in ["db.bytes", "db.folded", "db.far"] {
+        let documents = vec![rawdoc! { "_id": 1, "s": "a" }, rawdoc! { "_id": 2, "s": "A" }];
+        routed.insert(Insert::new(named(name), documents)).await.expect("inserted");
+    }
+    for (name, groups) in [("db.v", 1), ("db.folded", 1), ("db.bytes", 2)] {
+        let stages = vec![rawdoc! { "$unionWith": "far" }, rawdoc! { "$group": { "_id": "$s" } }];
+        let found = routed.aggregate_all(Aggregate::new(named(name), stages)).await.expect("an answer");
+        assert_eq!(found.len(), groups, "{name}: {found:?}");
+    }
 }
 
 /// The routes put all collections of the suite but the first one into the other store.

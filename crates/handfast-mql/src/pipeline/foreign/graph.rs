@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, raw::cstr};
 
-use super::{collection_name, path_of, string, unknown, visit_values};
+use super::{collection_name, distinct_fields, path_of, string, unknown, visit_values};
 use crate::{
     collation::Collation,
     context::{CompileOptions, Context},
@@ -49,7 +49,7 @@ impl GraphLookup {
         };
         let (mut from, mut start_with, mut connect_from, mut connect_to) = (None, None, None, None);
         let (mut into, mut depth_max, mut depth_field, mut restrict) = (None, None, None, None);
-        for field in value::fields(document) {
+        for field in distinct_fields(STAGE, document) {
             let (key, item) = field?;
             match key.as_str() {
                 "from" => from = Some(collection_name(STAGE, string(STAGE, "from", item)?)?),
@@ -112,6 +112,13 @@ impl GraphLookup {
     }
 }
 
+fn without_id(from: &str) -> Error {
+    let text = format!(
+        "Documents in the '{from}' namespace must contain an _id for de-duplication in $graphLookup: keep _id in the view"
+    );
+    Error::new(Code(40_271), text)
+}
+
 fn max_depth(item: RawBsonRef<'_>) -> Result<u64> {
     if !crate::expression::is_number(item) {
         return Err(Error::new(Code(40_100), format!("maxDepth must be numeric, found type: {}", type_name(item))));
@@ -165,12 +172,13 @@ impl GraphSearch<'_> {
     /// Adds the documents of a level and begins the next level.
     ///
     /// # Errors
-    /// 292 if the walk holds more than 100 MB.
+    /// 40271 for a document of a view that has no `_id`; 292 if the walk holds more than 100 MB.
     pub fn arrive(&mut self, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Result<()> {
         let stage = self.stage;
         self.frontier.clear();
         for document in documents {
-            let identity = key::encoded(document.get("_id")?.unwrap_or(RawBsonRef::Null));
+            let id = document.get("_id")?.ok_or_else(|| without_id(&stage.from))?;
+            let identity = key::encoded(id);
             self.memory.reserve(identity.len() + ENTRY_BYTES)?;
             if !self.seen.insert(identity) {
                 continue;

@@ -1,8 +1,8 @@
-use bson::{Bson, Document, RawDocumentBuf, bson, doc, rawdoc};
+use bson::{Bson, Document, RawDocumentBuf, bson, doc, raw::cstr, rawdoc};
 
 use super::{check_error, compile, raw};
 use crate::{
-    CompileOptions, Context, Filter,
+    Code, CompileOptions, Context, Filter,
     expression::testing::context,
     pipeline::{
         GraphLookup, Lookup, Merge, Pipeline, Stage, UnionWith,
@@ -168,7 +168,7 @@ fn invalid_lookups_are_refused() {
     for _ in 0..22 {
         nested = bson!([{ "$lookup": { "from": "c", "pipeline": nested, "as": "r" } }]);
     }
-    check_error(nested, 146);
+    check_error(nested, 232);
 }
 
 #[test]
@@ -234,6 +234,24 @@ fn graph_lookup_ends_when_no_document_is_new() {
     check_error(bson!([{ "$graphLookup": { "maxDepth": -1 } }]), 40101);
     check_error(bson!([{ "$graphLookup": { "maxDepth": "x" } }]), 40100);
     check_error(bson!([{ "$graphLookup": { "maxDepth": 1.5 } }]), 40102);
+}
+
+#[test]
+fn graph_lookup_refuses_a_field_that_is_written_twice() {
+    let mut stage = rawdoc! { "from": "a" };
+    stage.append(cstr!("from"), "b");
+    let error = Pipeline::compile(&[rawdoc! { "$graphLookup": stage }], &CompileOptions::default()).unwrap_err();
+    assert_eq!(error.code(), Code(40413));
+}
+
+/// Such documents come from views.
+#[test]
+fn graph_lookup_refuses_documents_without_an_id() {
+    let stage = doc! { "from": "c", "startWith": "$a", "connectFromField": "a", "connectToField": "b", "as": "r" };
+    let graph = graph(stage);
+    let context = context();
+    let mut search = graph.start(&rawdoc! { "a": 1 }, &context).unwrap();
+    assert_eq!(search.arrive([rawdoc! { "b": 1 }]).unwrap_err().code(), Code(40271));
 }
 
 #[test]

@@ -4,8 +4,11 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_mql::collation::with_variable;
 
-use super::{VIEW_DEPTH_MAX, ViewCatalog, check_definition, resolve};
-use crate::{Aggregate, AggregateSource, CollectionOptions, Find, Namespace, Result, ViewDefinition};
+use super::{VIEW_DEPTH_MAX, ViewCatalog, check_definition, of_source, resolve};
+use crate::{
+    Aggregate, AggregateSource, CollectionOptions, Distinct, DocumentStore, Find, MemoryStore, Namespace, Result,
+    Sources, StoreExt, ViewDefinition,
+};
 
 #[derive(Default)]
 struct Names(BTreeMap<Namespace, CollectionOptions>);
@@ -147,13 +150,89 @@ fn a_request_has_the_collation_of_the_view_or_none() {
     }
 }
 
-/// Raw BSON can have a field twice. A definition that hides what it reads that way would read itself for ever.
+/// Raw BSON can have a field twice. A definition could hide what it reads that way, and read itself for ever.
 #[test]
-fn all_fields_that_name_a_collection_count() {
+fn a_field_that_names_a_collection_twice_is_refused() {
     let mut graph = rawdoc! { "from": "c", "startWith": "$a", "connectFromField": "a", "connectToField": "b" };
     graph.append(bson::raw::cstr!("from"), "v");
     graph.append(bson::raw::cstr!("as"), "x");
     let mut names = Names::default();
     let error = names.add("v", view("c", &[rawdoc! { "$graphLookup": graph }])).unwrap_err();
-    assert_eq!(error.code(), Code::GraphContainsCycle, "{error}");
+    assert_eq!(error.code(), Code(40_413), "{error}");
+}
+
+#[test]
+fn an_aggregation_reads_views_of_its_own_collation_only() {
+    let mut names = Names::default();
+    names.add("french", french("c")).unwrap();
+    names.add("bytes", view("c", &[])).unwrap();
+    let graph = rawdoc! { "$graphLookup": { "from": "french", "startWith": "$a", "connectFromField": "a", "connectToField": "b", "as": "x" } };
+    let facet = rawdoc! { "$facet": { "a": [lookup("french")] } };
+    let union = rawdoc! { "$unionWith": { "coll": "c", "pipeline": [lookup("french")] } };
+    for stage in [lookup("french"), rawdoc! { "$unionWith": "french" }, graph, facet, union] {
+        for source in [namespace("c"), namespace("bytes"), namespace("french")] {
+            let expected = (source != namespace("french")).then_some(Code::OptionNotSupportedOnView);
+            let request = Aggregate::new(source.clone(), vec![stage.clone()]);
+            let refused = of_source(&names, request).err().map(|error| error.code());
+            assert_eq!(refused, expected, "{source} {stage:?}");
+        }
+        let database = AggregateSource::Database("db".to_owned());
+        let request = Aggregate { source: database, ..Aggregate::new(namespace("c"), vec![stage]) };
+        assert_eq!(of_source(&names, request).unwrap_err().code(), Code::OptionNotSupportedOnView);
+    }
+    // A filter that looks like a stage is none.
+    let filter = rawdoc! { "$match": { "a": { "$lookup": { "from": "french" } } } };
+    of_source(&names, Aggregate::new(namespace("c"), vec![filter])).unwrap();
+}
+
+/// Pipelines that run inside each other take turns on the stack of one thread.
+#[test]
+fn the_pipelines_of_views_inside_each_other_are_counted_together() {
+    let nested = |from: &str, levels: usize| {
+        (1..levels).fold(lookup(from), |inner, _| {
+            rawdoc! { "$lookup": { "from": "c", "as": "x", "pipeline": [inner] } }
+        })
+    };
+    let mut names = Names::default();
+    names.add("v", view("c", &[nested("c", 10)])).unwrap();
+    names.add("w", view("c", &[nested("v", 5)])).unwrap();
+    let read = |levels| of_source(&names, Aggregate::new(namespace("c"), vec![nested("w", levels)]));
+    read(5).unwrap();
+    assert_eq!(read(6).unwrap_err().code(), Code::MaxSubPipelineDepthExceeded);
+}
+
+#[tokio::test]
+async fn all_requests_to_views_count_the_pipelines() {
+    let nested = |from: &str, levels: usize| {
+        (1..levels)
+            .fold(lookup(from), |inner, _| rawdoc! { "$lookup": { "from": "c", "as": "x", "pipeline": [inner] } })
+    };
+    let store = MemoryStore::new(Sources::seeded(1));
+    for (name, definition) in [("v", view("c", &[nested("c", 10)])), ("w", view("c", &[nested("v", 11)]))] {
+        let options = CollectionOptions { view: Some(definition), ..CollectionOptions::default() };
+        store.create_collection(&namespace(name), options).await.unwrap();
+    }
+    let (w, all) = (|| namespace("w"), || rawdoc! {});
+    let errors = [
+        store.aggregate(Aggregate::new(w(), Vec::new())).await.err(),
+        store.find(Find::new(w(), all())).await.err(),
+        store.count_matching(&w(), all()).await.err(),
+        store
+            .distinct(Distinct { namespace: w(), key: "a".to_owned(), filter: all(), hint: None, collation: None })
+            .await
+            .err(),
+    ];
+    for error in errors {
+        assert_eq!(error.unwrap().code(), Code::MaxSubPipelineDepthExceeded);
+    }
+    assert!(store.find(Find::new(namespace("v"), all())).await.is_ok());
+}
+
+#[test]
+fn a_find_in_a_view_has_no_natural_order() {
+    let mut names = Names::default();
+    names.add("v", view("c", &[])).unwrap();
+    let find = Find { sort: rawdoc! { "$natural": 1 }, ..Find::new(namespace("v"), rawdoc! {}) };
+    let error = resolve(&names, &namespace("v")).unwrap().unwrap().find(find).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidPipelineOperator);
 }
