@@ -128,6 +128,7 @@ pub(crate) fn find(request: &Find) -> Command {
         .put_some(cstr!("max"), request.max.clone())
         .put_set(cstr!("returnKey"), request.return_key)
         .put_set(cstr!("showRecordId"), request.show_record_id)
+        .put_some(cstr!("allowDiskUse"), (!request.allow_disk_use).then_some(false))
         .put_variables(&request.variables)
         .put_collation(&request.variables)
 }
@@ -215,6 +216,7 @@ pub(crate) fn aggregate(request: &Aggregate) -> Command {
     command
         .put(cstr!("pipeline"), array(&request.pipeline))
         .put(cstr!("cursor"), rawdoc! {})
+        .put_some(cstr!("allowDiskUse"), (!request.allow_disk_use).then_some(false))
         .put_validation(request.validation)
         .put_hint(request.hint.as_ref())
         .put_variables(&request.variables)

@@ -115,6 +115,18 @@ impl Context {
         self
     }
 
+    /// Sets whether stages may write to files what exceeds their memory (`allowDiskUse`).
+    #[must_use]
+    pub fn with_disk_use(mut self, allowed: bool) -> Self {
+        self.memory.spill = self.memory.spill.filter(|_| allowed);
+        self
+    }
+
+    /// Returns whether stages may write to files what exceeds their memory.
+    pub fn allows_disk_use(&self) -> bool {
+        self.memory.spill.is_some()
+    }
+
     /// Sets the switch that ends the evaluation from outside.
     #[must_use]
     pub fn with_interrupt(mut self, interrupt: Interrupt) -> Self {
@@ -270,7 +282,10 @@ impl Drop for StopOnDrop {
 /// A repeatable source of chance: SplitMix64 (Steele, Lea, Flood 2014), which is a counter and a hash of it, so that
 /// several threads may draw from a shared reference. Not for secrets.
 #[derive(Debug)]
-pub struct Random(AtomicU64);
+pub struct Random {
+    seed: u64,
+    state: AtomicU64,
+}
 
 /// The step of SplitMix64: 2^64 divided by the golden ratio, made odd.
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -278,12 +293,17 @@ const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 impl Random {
     /// Creates the sequence that belongs to a seed.
     pub fn new(seed: u64) -> Self {
-        Random(AtomicU64::new(seed))
+        Random { seed, state: AtomicU64::new(seed) }
+    }
+
+    /// Begins the sequence that belongs to the seed and to `salt`, so that what is drawn for a document can be drawn again.
+    pub fn restart(&self, salt: u64) {
+        self.state.store(self.seed ^ salt, Ordering::Relaxed);
     }
 
     /// Returns the next 64 bits.
     pub fn next_u64(&self) -> u64 {
-        let mut bits = self.0.fetch_add(GOLDEN_GAMMA, Ordering::Relaxed).wrapping_add(GOLDEN_GAMMA);
+        let mut bits = self.state.fetch_add(GOLDEN_GAMMA, Ordering::Relaxed).wrapping_add(GOLDEN_GAMMA);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^ (bits >> 31)

@@ -23,6 +23,7 @@ pub mod projection;
 mod raw_writer;
 pub mod schema;
 pub mod sort;
+pub mod spill;
 pub mod text;
 pub mod update;
 

@@ -53,6 +53,7 @@ pub mod outcome;
 pub mod request;
 pub mod routed;
 pub mod source;
+pub mod spill;
 pub mod ticket;
 
 pub use backend::blocking::{blocking, blocking_if};

@@ -96,6 +96,8 @@ pub struct Find {
     /// The variables of `let`, for `$expr`, and the collation
     /// ([`handfast_mql::collation::VARIABLE`]): values ([`Sources::evaluate`](crate::Sources::evaluate)), not expressions.
     pub variables: RawDocumentBuf,
+    /// Whether a sort may write to a file what exceeds its memory.
+    pub allow_disk_use: bool,
 }
 
 impl Find {
@@ -114,6 +116,7 @@ impl Find {
             return_key: false,
             show_record_id: false,
             variables: rawdoc! {},
+            allow_disk_use: true,
         }
     }
 }
@@ -345,6 +348,16 @@ pub enum AggregateSource {
     Database(String),
 }
 
+impl AggregateSource {
+    /// Returns the database, whose collections the stages read.
+    pub fn database(&self) -> &str {
+        match self {
+            AggregateSource::Collection(namespace) => namespace.database(),
+            AggregateSource::Database(database) => database,
+        }
+    }
+}
+
 /// Runs an aggregation pipeline.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
@@ -360,6 +373,8 @@ pub struct Aggregate {
     pub durability: Durability,
     /// Whether the validator of the collection that `$out` and `$merge` write to is applied.
     pub validation: Validation,
+    /// Whether stages may write to files what exceeds their memory.
+    pub allow_disk_use: bool,
 }
 
 impl Aggregate {
@@ -372,6 +387,7 @@ impl Aggregate {
             variables: rawdoc! {},
             durability: Durability::default(),
             validation: Validation::default(),
+            allow_disk_use: true,
         }
     }
 

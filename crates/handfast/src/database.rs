@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast_embedded::{EmbeddedStore, Options};
+use handfast_mql::spill::SpillSpace;
 use handfast_store::routed::ensure_alone;
+use handfast_store::spill::{SPILL_BYTES_MAX, SpillDirectory};
 use handfast_store::{DocumentStore, Error as StoreError, Sources};
 use handfast_txn::WeakDatabase;
 use tokio::task::JoinHandle;
@@ -29,13 +31,15 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the database in a directory. Creates the directory if it does not exist. Needs a tokio runtime.
+    /// Opens the database in a directory. Creates the directory if it does not exist. Needs a tokio runtime. Sorts and groups of more than
+    /// 100 MiB write files there, of 10 GiB at most.
     ///
     /// # Errors
     /// Returns an error if another process has opened the directory, or if it is damaged, of a newer version, or one of several stores
     /// ([`Database::routed`]). The message says what to do.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Database::open_with(path, Sources::system()?, Options::default()).await
+        let sources = with_files_in(Sources::system()?, path.as_ref());
+        Database::open_with(path, sources, Options::default()).await
     }
 
     /// Returns the store of the database, to open a pattern or a collection with. What is written outside of a transaction is atomic for
@@ -44,7 +48,8 @@ impl Database {
         Arc::new(self.database.clone())
     }
 
-    /// Opens a database with settings and with other sources of time and randomness, for reproducible tests.
+    /// Opens a database with settings and with other sources of time and randomness, for reproducible tests. Sorts and groups write files
+    /// only if the sources have a place for them (`query_memory.spill`, such as a [`SpillDirectory`]).
     ///
     /// # Errors
     /// Returns the errors of [`Database::open`].
@@ -55,6 +60,13 @@ impl Database {
         let housekeeping = Some(Arc::new(Housekeeping::start(database.downgrade())));
         Ok(Database { database, _housekeeping: housekeeping })
     }
+}
+
+/// Returns the sources of a store in a directory, where sorts and groups write what exceeds their memory.
+pub(crate) fn with_files_in(mut sources: Sources, directory: &Path) -> Sources {
+    let space: Arc<dyn SpillSpace> = Arc::new(SpillDirectory::new(directory.to_owned(), SPILL_BYTES_MAX));
+    sources.query_memory.spill = Some(space);
+    sources
 }
 
 impl Deref for Database {

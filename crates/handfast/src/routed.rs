@@ -8,6 +8,7 @@ use handfast_store::routed::{Part, Route, Routed};
 use handfast_store::{DocumentStore, Error as StoreError, Sources};
 use handfast_txn::PercolatorOptions;
 
+use crate::database::with_files_in;
 use crate::{Database, Result};
 
 impl Database {
@@ -47,6 +48,7 @@ impl Database {
 /// # Errors
 /// Returns the errors of [`Database::open`].
 pub async fn open_store(path: impl AsRef<Path>) -> Result<Arc<dyn DocumentStore>> {
-    let opened = EmbeddedStore::open(path, Sources::system()?, Options::default()).await;
+    let sources = with_files_in(Sources::system()?, path.as_ref());
+    let opened = EmbeddedStore::open(path, sources, Options::default()).await;
     Ok(Arc::new(opened.map_err(StoreError::from)?))
 }

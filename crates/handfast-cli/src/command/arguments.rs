@@ -70,7 +70,7 @@ const SHORT_HELP: [&str; 8] = ["data", "store", "redis", "listen", "auth", "tls-
 /// Commands on a directory that no server has open.
 const WITHOUT_CLIENTS: [&str; 4] = ["check", "dump", "backup", "user"];
 /// Settings that have no effect on these commands. They are accepted, as in a configuration file, and not shown.
-const IDLE: [&str; 8] = [
+const IDLE: [&str; 10] = [
     "durability",
     "expiry-interval",
     "change-streams",
@@ -79,6 +79,8 @@ const IDLE: [&str; 8] = [
     "snapshot-bytes",
     "sort-bytes",
     "stage-bytes-total",
+    "spill-bytes",
+    "spill-directory",
 ];
 
 /// Commands of `jobs` that do not ask whether a worker is silent.

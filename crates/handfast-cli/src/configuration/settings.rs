@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use handfast_mql::context::{STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX};
+use handfast_store::spill::SPILL_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::origins::Origins;
@@ -23,6 +24,9 @@ pub(crate) struct Settings {
     pub(crate) snapshot_bytes: Bytes,
     pub(crate) sort_bytes: Bytes,
     pub(crate) stage_bytes_total: Bytes,
+    pub(crate) spill_bytes: Bytes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) spill_directory: Option<PathBuf>,
     pub(crate) expiry_interval: Span,
     pub(crate) change_streams: ChangeStreams,
     pub(crate) change_log_age: Span,
@@ -79,7 +83,7 @@ pub(crate) struct Settings {
 }
 
 /// The settings without a default.
-pub(crate) const OPTIONAL: [&str; 11] = [
+pub(crate) const OPTIONAL: [&str; 12] = [
     "store",
     "route",
     "redis",
@@ -91,6 +95,7 @@ pub(crate) const OPTIONAL: [&str; 11] = [
     "tls-certificate",
     "tls-key",
     "tls-client-ca",
+    "spill-directory",
 ];
 
 impl Default for Settings {
@@ -109,6 +114,8 @@ impl Default for Settings {
             snapshot_bytes: Bytes(store.snapshot_bytes_max),
             sort_bytes: Bytes(STAGE_BYTES_MAX as u64),
             stage_bytes_total: Bytes(STAGE_TOTAL_BYTES_MAX as u64),
+            spill_bytes: Bytes(SPILL_BYTES_MAX),
+            spill_directory: None,
             expiry_interval: Span(store.expiry_interval.unwrap_or(EXPIRY_INTERVAL)),
             change_streams: ChangeStreams::OnDemand,
             change_log_age: Span(store.change_log_age_max),
@@ -254,8 +261,11 @@ impl Settings {
         if let Some(redis) = &self.redis {
             redis.check()?;
         }
-        let Settings { backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca, .. } = self;
-        let paths = [backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca].map(Option::as_ref);
+        let Settings {
+            backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca, spill_directory, ..
+        } = self;
+        let paths = [backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca, spill_directory];
+        let paths = paths.map(Option::as_ref);
         let mut paths = paths.into_iter().flatten().chain([&self.data]);
         let texts = [Some(&self.listen), Some(&self.replica_set), self.advertise.as_ref(), self.http.as_ref()];
         if paths.any(|path| path.as_os_str().is_empty()) || texts.into_iter().flatten().any(String::is_empty) {

@@ -76,14 +76,14 @@ fn a_port_takes_the_host_that_is_in_force() {
 #[test]
 fn values_read_the_same_from_file_environment_and_flag() {
     let file = "data = '/d'\ndurability = 'memory'\ncache-bytes = 2097152\nwrite-buffer-bytes = '2MiB'\n\
-                journal-bytes = '1GiB'\nsnapshot-bytes = '4MiB'\nsort-bytes = '5MiB'\nstage-bytes-total = '6MiB'\nexpiry-interval = '2m'\nchange-streams = 'on'\nchange-log-age = '1h'\nchange-log-bytes = '64MiB'\n\
+                journal-bytes = '1GiB'\nsnapshot-bytes = '4MiB'\nsort-bytes = '5MiB'\nstage-bytes-total = '6MiB'\nspill-bytes = '7MiB'\nspill-directory = '/t'\nexpiry-interval = '2m'\nchange-streams = 'on'\nchange-log-age = '1h'\nchange-log-bytes = '64MiB'\n\
                 listen = 'localhost:0'\nauth = true\ntls-certificate = '/c'\ntls-key = '/k'\ntls-client-ca = '/a'\ninsecure = true\nbackup-directory = '/b'\nunix-socket = '/s'\nhttp = 'h:2'\nhttp-allow-origin = ['https://a', 'http://b:1']\nhttp-body-bytes = '1MiB'\nhttp-max-connections = 9\nhttp-tls = false\ntopology = 'replica-set'\n\
                 replica-set = 'rs'\nadvertise = 'db:1'\nmax-connections = 7\nmax-cursors = 8\nmax-cursors-per-connection = 6\n\
                 request-bytes = '1GiB'\nreply-bytes = '2GiB'\nconnection-timeout = '1h'\n\
                 cursor-timeout = '90s'\ntransaction-lifetime = '5m'\ntransaction-bytes = '64MiB'\noutcome-retention = '48h'\nshutdown-timeout = '500ms'\nslow-operation = '0s'\ntest-commands = true\npart = true\n\
                 store = ['a=mongodb://h:1', 'b=mongodb://h:2']\nroute = ['*=a', 's.o=b']\nsole-writer = true\nstore-timeout = '3s'\nsnapshot-lease = '2m'\nredis = 'redis://h:1/2'\nlog-format = 'json'\nlog-level = 'debug'";
     let flags = "--data /d --durability memory --cache-bytes 2MiB --write-buffer-bytes 2097152 --journal-bytes 1GiB \
-                 --snapshot-bytes 4MiB --sort-bytes 5120KiB --stage-bytes-total 6144KiB --expiry-interval 120s --change-streams on --change-log-age 60m --change-log-bytes 65536KiB --listen localhost:0 --auth --tls-certificate /c --tls-key /k --tls-client-ca /a \
+                 --snapshot-bytes 4MiB --sort-bytes 5120KiB --stage-bytes-total 6144KiB --spill-bytes 7168KiB --spill-directory /t --expiry-interval 120s --change-streams on --change-log-age 60m --change-log-bytes 65536KiB --listen localhost:0 --auth --tls-certificate /c --tls-key /k --tls-client-ca /a \
                  --insecure --backup-directory /b --unix-socket /s --http h:2 --http-allow-origin https://a --http-allow-origin http://b:1 --http-body-bytes 1024KiB --http-max-connections 9 --http-tls=false --topology replica-set --replica-set rs --advertise db:1 \
                  --max-connections 7 --max-cursors 8 --max-cursors-per-connection 6 --request-bytes 1GiB --reply-bytes 2048MiB \
                  --connection-timeout 60m --cursor-timeout 1m30s \

@@ -32,12 +32,18 @@ pub(crate) struct StoreFlags {
     /// Maximum memory of the write buffers that open cursors and snapshots keep; beyond it the oldest snapshot ends
     #[arg(long, value_name = "SIZE")]
     pub(crate) snapshot_bytes: Option<Bytes>,
-    /// Maximum memory of one sort, group or other stage of a query; a query that needs more fails
+    /// Maximum memory of one sort, group or other stage of a query; sorts and groups write the rest to files, other stages fail
     #[arg(long, value_name = "SIZE")]
     pub(crate) sort_bytes: Option<Bytes>,
     /// Maximum memory of the stages of all queries together, open cursors included; a query that needs more fails
     #[arg(long, value_name = "SIZE")]
     pub(crate) stage_bytes_total: Option<Bytes>,
+    /// Maximum size of the temporary files of all sorts and groups; with 0 there are none, and a query that needs one fails
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) spill_bytes: Option<Bytes>,
+    /// Directory of these files instead of the data directory; with --store there are none without it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) spill_directory: Option<PathBuf>,
     /// Interval at which documents that have expired by a TTL index are removed
     #[arg(long, value_name = "TIME")]
     pub(crate) expiry_interval: Option<Span>,

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use anyhow::{anyhow, ensure};
 use handfast_embedded::EmbeddedStore;
 use handfast_mql::context::{QueryMemory, StageTotal};
+use handfast_mql::spill::SpillSpace;
 use handfast_store::decorator::{Checked, Resilient};
 use handfast_store::routed::{Routing, ensure_alone};
+use handfast_store::spill::SpillDirectory;
 use handfast_store::{AtomicStore, DocumentStore, Namespace, Sources};
 use handfast_txn::percolator::Unmanaged;
 use serde_json::{Value, json};
@@ -240,12 +242,17 @@ fn checked(store: &EmbeddedStore, sources: &Sources) -> Arc<dyn AtomicStore> {
     }
 }
 
-/// Returns the sources with the memory limits of the settings: of one stage of a query, and of all stages together.
+/// Returns the sources with the memory limits of the settings: of one stage of a query, and of all stages together, and with the place for what
+/// exceeds them.
 fn with_query_memory(sources: Sources, settings: &Settings) -> Sources {
     let bytes = |bytes: Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
+    let data = settings.store.is_none().then_some(&settings.data);
+    let directory = settings.spill_directory.as_ref().or(data).filter(|_| settings.spill_bytes.0 > 0);
+    let spill = directory.map(|directory| SpillDirectory::new(directory.clone(), settings.spill_bytes.0));
     let query_memory = QueryMemory {
         stage_bytes_max: bytes(settings.sort_bytes),
         total: StageTotal::new(bytes(settings.stage_bytes_total)),
+        spill: spill.map(|spill| Arc::new(spill) as Arc<dyn SpillSpace>),
     };
     Sources { query_memory, ..sources }
 }
@@ -254,6 +261,9 @@ fn with_query_memory(sources: Sources, settings: &Settings) -> Sources {
 fn check(configuration: &Configuration) -> Result<(), Mistake> {
     let is_given = |key: &&str| *configuration.origin(key) != Origin::Default;
     let settings = &configuration.settings;
+    if let Some(directory) = settings.spill_directory.as_ref().filter(|directory| !directory.is_dir()) {
+        return Err(configuration.mistake("spill-directory", format!("{} is no directory", directory.display())));
+    }
     if settings.store.is_none() {
         return match REMOTE.iter().find(|key| is_given(key)) {
             Some(key) => Err(configuration.mistake(key, "it has no effect without `store`, which names a server")),

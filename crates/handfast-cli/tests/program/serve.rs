@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpListener;
 
 use anyhow::{Context, Result, ensure};
-use bson::doc;
+use bson::{Document, doc};
 use handfast_embedded::EmbeddedStore;
 use handfast_store::Sources;
 
@@ -201,7 +201,7 @@ fn what_a_stage_holds_is_bounded_as_configured() -> Result<()> {
         ),
     ];
     for (bytes, expected) in [("64KiB", Some(292)), ("100MiB", None)] {
-        let serve = Serve::start(handfast(&scratch, &FREE_PORT).args(["--sort-bytes", bytes]))?;
+        let serve = Serve::start(handfast(&scratch, &FREE_PORT).args(["--sort-bytes", bytes, "--spill-bytes", "0B"]))?;
         let documents: Vec<_> = (0..100).map(|n| doc! { "_id": n, "a": 1, "text": "x".repeat(1000) }).collect();
         serve.command(doc! { "insert": "c", "documents": documents, "$db": "db" })?;
         for command in &commands {
@@ -217,9 +217,51 @@ fn what_a_stage_holds_is_bounded_as_configured() -> Result<()> {
 }
 
 #[test]
+fn sorts_and_groups_write_to_files_what_they_cannot_hold() -> Result<()> {
+    let scratch = Scratch::new("spill-bytes")?;
+    let serve = Serve::start(handfast(&scratch, &FREE_PORT).args(["--sort-bytes", "64KiB", "--spill-bytes", "1MiB"]))?;
+    let documents: Vec<_> = (0..400).map(|n| doc! { "_id": n, "v": n * 7 % 400, "text": "x".repeat(1000) }).collect();
+    serve.command(doc! { "insert": "c", "documents": documents, "$db": "db" })?;
+    let group = doc! { "_id": { "$mod": ["$v", 200] }, "n": { "$sum": 1 }, "texts": { "$push": "$text" } };
+    let pipeline = vec![doc! { "$group": group }, doc! { "$project": { "n": 1 } }, doc! { "$sort": { "_id": 1 } }];
+    let aggregate = doc! { "aggregate": "c", "pipeline": pipeline, "cursor": { "batchSize": 1_000 }, "$db": "db" };
+    let find = doc! { "find": "c", "sort": { "v": 1 }, "projection": { "v": 1 }, "batchSize": 1_000, "$db": "db" };
+    let first_batch = |command: &Document| -> Result<Vec<Document>> {
+        let reply = serve.command(command.clone())?;
+        let batch = reply.get_document("cursor").with_context(|| reply.to_string())?.get_array("firstBatch")?;
+        Ok(batch.iter().filter_map(|document| document.as_document().cloned()).collect())
+    };
+    let values: Vec<i32> = first_batch(&find)?.iter().filter_map(|document| document.get_i32("v").ok()).collect();
+    assert_eq!(values, (0..400).collect::<Vec<i32>>());
+    let groups = first_batch(&aggregate)?;
+    assert!(groups.len() == 200 && groups.iter().all(|group| group.get_i32("n").ok() == Some(2)), "{groups:?}");
+    for command in [&find, &aggregate] {
+        let mut forbidden = command.clone();
+        forbidden.insert("allowDiskUse", false);
+        assert_eq!(serve.command(forbidden)?.get_i32("code").ok(), Some(292));
+    }
+    // An open cursor keeps its file: two of them, of 400 kB each, fit into the limit.
+    let mut open = find.clone();
+    open.insert("batchSize", 1);
+    let refused =
+        (0..4).map(|_| serve.command(open.clone())).find(|reply| reply.as_ref().is_ok_and(|r| r.contains_key("code")));
+    let refused = refused.context("the third file is too large")??;
+    assert_eq!(refused.get_i32("code").ok(), Some(14_031), "{refused}");
+    assert!(refused.get_str("errmsg")?.contains("spill-bytes"), "{refused}");
+    // The files of the open cursors go with the process.
+    serve.signal("KILL")?;
+    serve.wait()?;
+    let left: Vec<_> =
+        std::fs::read_dir(scratch.path("handfast-data"))?.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("tmp")), "{left:?}");
+    Ok(())
+}
+
+#[test]
 fn what_the_stages_of_all_queries_hold_together_is_bounded_as_configured() -> Result<()> {
     let scratch = Scratch::new("stage-bytes-total")?;
-    let serve = Serve::start(handfast(&scratch, &FREE_PORT).args(["--stage-bytes-total", "1MiB"]))?;
+    let serve =
+        Serve::start(handfast(&scratch, &FREE_PORT).args(["--stage-bytes-total", "1MiB", "--spill-bytes", "0B"]))?;
     let documents: Vec<_> = (0..350).map(|n| doc! { "_id": n, "text": "x".repeat(1000) }).collect();
     serve.command(doc! { "insert": "c", "documents": documents, "$db": "db" })?;
     let find = || doc! { "find": "c", "sort": { "none": 1 }, "batchSize": 1, "$db": "db" };

@@ -18,7 +18,7 @@ struct Family {
 const GAUGE: &str = "gauge";
 const COUNTER: &str = "counter";
 
-const FAMILIES: [Family; 11] = [
+const FAMILIES: [Family; 13] = [
     Family {
         name: "uptime_seconds",
         kind: GAUGE,
@@ -32,6 +32,20 @@ const FAMILIES: [Family; 11] = [
         help: "Memory of the process",
         label: "",
         samples: &[("", "mem.resident")],
+    },
+    Family {
+        name: "stage_bytes",
+        kind: GAUGE,
+        help: "Bytes that sorts, groups and other stages of queries hold, in memory and in temporary files",
+        label: "place",
+        samples: &[("memory", "handfast.stages.memoryBytes"), ("files", "handfast.stages.fileBytes")],
+    },
+    Family {
+        name: "stage_file_bytes_total",
+        kind: COUNTER,
+        help: "Bytes that sorts and groups have written to temporary files",
+        label: "",
+        samples: &[("", "handfast.stages.fileBytesWritten")],
     },
     Family {
         name: "connections",

@@ -46,6 +46,28 @@ pub(crate) enum Selection {
 }
 
 impl Accumulator {
+    /// Returns whether it keeps one value at most, however many documents it gets.
+    pub(crate) fn keeps_one_value(&self) -> bool {
+        match self.kind {
+            Kind::Sum(_)
+            | Kind::Average(_)
+            | Kind::Minimum(_)
+            | Kind::Maximum(_)
+            | Kind::First(_)
+            | Kind::Last(_)
+            | Kind::Deviation { .. }
+            | Kind::Count => true,
+            Kind::Push(_)
+            | Kind::AddToSet(_)
+            | Kind::ConcatArrays(_)
+            | Kind::SetUnion(_)
+            | Kind::MergeObjects(_)
+            | Kind::SelectedN { .. }
+            | Kind::TopN { .. }
+            | Kind::Quantile { .. } => false,
+        }
+    }
+
     /// Compiles an accumulator such as `{$sum: ..}` from its name and argument.
     ///
     /// # Errors

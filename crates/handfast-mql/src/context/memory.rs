@@ -2,15 +2,17 @@
 //!
 //! A stage that has to hold its input (a sort, a group) has a limit of its own. Many small requests can open many stages: an open
 //! cursor over a sort holds its documents even if its client never reads on. So there is a second limit for all of them. A stage
-//! reserves memory as it grows, and releases it as it returns documents and when it is dropped.
+//! reserves memory as it grows, and releases it as it returns documents and when it is dropped. What does not fit goes to files,
+//! where there is a place for them ([`SpillSpace`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Context;
+use crate::spill::SpillSpace;
 use crate::{Code, Error, Result};
 
-/// MongoDB's limit for a stage that has to hold its input: 100 MB. There is no disk to spill to.
+/// MongoDB's limit for a stage that has to hold its input: 100 MB.
 pub const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
 
 /// The default limit on the bytes that all stages of all queries hold together: 512 MB, five of the largest stages.
@@ -23,11 +25,13 @@ pub struct QueryMemory {
     pub stage_bytes_max: usize,
     /// The limit on the bytes that the stages of all queries hold together, which clones share.
     pub total: StageTotal,
+    /// The place for sorts and groups that exceed a limit; they fail without one.
+    pub spill: Option<Arc<dyn SpillSpace>>,
 }
 
 impl Default for QueryMemory {
     fn default() -> Self {
-        QueryMemory { stage_bytes_max: STAGE_BYTES_MAX, total: StageTotal::new(STAGE_TOTAL_BYTES_MAX) }
+        QueryMemory { stage_bytes_max: STAGE_BYTES_MAX, total: StageTotal::new(STAGE_TOTAL_BYTES_MAX), spill: None }
     }
 }
 

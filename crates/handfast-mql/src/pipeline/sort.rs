@@ -52,7 +52,7 @@ impl SortStage {
 
     pub(super) fn operator(&self, context: &Context) -> Box<dyn Operator + '_> {
         let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        Box::new(Sorting { sort: &self.sort, state: State::Sorting(Sorter::new(limit, context)) })
+        Box::new(Sorting { sort: &self.sort, state: State::Sorting(Sorter::spilling(limit, context)) })
     }
 }
 
@@ -80,13 +80,13 @@ impl Operator for Sorting<'_> {
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let mut sorted = match std::mem::replace(&mut self.state, State::Ended) {
-            State::Sorting(sorter) => sorter.into_sorted(),
+            State::Sorting(sorter) => sorter.into_sorted()?,
             State::Sorted(sorted) => sorted,
             State::Ended => return Ok(Flow::Done),
         };
         let mut bytes = 0;
         while bytes < PORTION_BYTES {
-            let Some(document) = sorted.next() else { return Ok(Flow::Done) };
+            let Some(document) = sorted.next().transpose()? else { return Ok(Flow::Done) };
             bytes += document.as_bytes().len();
             out.push(document);
         }

@@ -14,6 +14,7 @@
 //! {a: [{b: 2, c: 0}, {b: 1, c: 7}]}  ->  1, 7
 //! ```
 
+mod runs;
 mod sorter;
 mod tuples;
 

@@ -1,8 +1,12 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use proptest::prelude::*;
 
 use super::{Sort, Sorter};
-use crate::context::{QueryMemory, StageTotal};
+use crate::context::{MemoryReservation, QueryMemory, StageTotal};
+use crate::spill::testing::{MemorySpace, Space, spilling};
 use crate::{Code, Context};
 
 fn context() -> Context {
@@ -133,6 +137,108 @@ fn invalid_sorts_are_refused() {
     assert!(Sort::compile(&raw(&doc! { "a": 1.0, "b": -1_i64 })).is_ok());
 }
 
+fn sorted<T>(sorter: Sorter<T>) -> Vec<T> {
+    sorter.into_sorted().unwrap().map(Result::unwrap).collect()
+}
+
+/// Returns numbers in no order, with equal ones among them.
+fn scattered(count: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % 300)
+}
+
+#[test]
+fn a_sort_with_a_file_gives_what_one_in_memory_gives() {
+    for limit in [None, Some(0), Some(1), Some(10), Some(700), Some(4_000)] {
+        let space = Space::default();
+        let small = spilling(20_000, usize::MAX, &space);
+        let (mut with_file, mut in_memory) = (Sorter::spilling(limit, &small), Sorter::new(limit, &context()));
+        for (arrival, number) in scattered(3_000).enumerate() {
+            let key = number.to_be_bytes().to_vec();
+            // Some values are larger than what is read at once.
+            let value = (vec![arrival as u8; if arrival % 997 == 5 { 10_000 } else { 3 }], arrival as u64);
+            let bytes = value.0.len();
+            with_file.push(key.clone(), value.clone(), bytes).unwrap();
+            in_memory.push(key, value, bytes).unwrap();
+        }
+        let spills = limit.is_none_or(|limit| limit > 100);
+        assert_eq!(space.0.written.load(Ordering::Relaxed) > 0, spills, "{limit:?}");
+        assert_eq!(space.0.files.load(Ordering::Relaxed), usize::from(spills), "one file for all runs");
+        assert_eq!(sorted(with_file), sorted(in_memory), "{limit:?}");
+        assert_eq!((space.0.files.load(Ordering::Relaxed), small.memory.total.held()), (0, 0));
+    }
+}
+
+#[test]
+fn a_sort_writes_what_all_queries_together_have_no_memory_for() {
+    let space = Space::default();
+    let context = spilling(10_000_000, 200_000, &space);
+    let mut sorter = Sorter::spilling(None, &context);
+    for number in 0..10_000_u64 {
+        sorter.push((10_000 - number).to_be_bytes().to_vec(), number, 100).unwrap();
+        assert!(context.memory.total.held() <= 200_000);
+    }
+    assert!(space.0.written.load(Ordering::Relaxed) > 0);
+    assert_eq!(sorted(sorter), (0..10_000).rev().collect::<Vec<u64>>());
+    // Others leave too little for runs that are worth it.
+    let mut others = MemoryReservation::new(&context);
+    others.grow(150_000).unwrap();
+    let mut sorter = Sorter::spilling(None, &context);
+    let error = (0..10_000_u64).find_map(|number| sorter.push(vec![1], number, 100).err()).unwrap();
+    assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
+}
+
+/// Many runs with large rows are merged in several passes: only a few rows are in memory, and equal keys stay in their order.
+#[test]
+fn runs_are_merged_in_the_memory_of_a_sort() {
+    let space = Space::default();
+    let context = spilling(60_000, usize::MAX, &space);
+    let mut sorter = Sorter::spilling(None, &context);
+    let mut expected = Vec::new();
+    for (arrival, number) in scattered(600).enumerate() {
+        let value = (vec![number as u8; 9_000], arrival as u64);
+        expected.push((number, value.clone()));
+        sorter.push(number.to_be_bytes().to_vec(), value, 9_000).unwrap();
+    }
+    expected.sort_by_key(|(number, _)| *number);
+    let written = space.0.written.load(Ordering::Relaxed);
+    let mut rows = sorter.into_sorted().unwrap();
+    assert!(space.0.written.load(Ordering::Relaxed) > 3 * written, "two passes and more");
+    for (_, value) in expected {
+        assert_eq!(rows.next().unwrap().unwrap(), value);
+        assert!(context.memory.total.held() <= 2 * 60_000, "{}", context.memory.total.held());
+    }
+    assert!(rows.next().is_none());
+    drop(rows);
+    assert_eq!((space.0.files.load(Ordering::Relaxed), context.memory.total.held()), (0, 0));
+}
+
+#[test]
+fn an_interrupt_ends_the_writing_and_the_reading_of_runs() {
+    let context = spilling(10_000, usize::MAX, &Space::default());
+    let fill = |sorter: &mut Sorter<u64>| (0..1_000_u64).try_for_each(|number| sorter.push(vec![1], number, 100));
+    let (mut read, mut written) = (Sorter::spilling(None, &context), Sorter::spilling(None, &context));
+    fill(&mut read).unwrap();
+    let mut read = read.into_sorted().unwrap();
+    read.next().unwrap().unwrap();
+    context.interrupt.stop(Code::Interrupted);
+    assert_eq!(read.next().unwrap().unwrap_err().code(), Code::Interrupted);
+    assert_eq!(fill(&mut written).unwrap_err().code(), Code::Interrupted);
+}
+
+#[test]
+fn an_error_of_the_file_is_that_of_the_sort() {
+    let space = Space(Arc::new(MemorySpace { bytes_max: 5_000, ..MemorySpace::default() }));
+    let context = spilling(10_000, usize::MAX, &space);
+    let mut sorter = Sorter::spilling(None, &context);
+    let error = (0..10_000_u64).find_map(|number| sorter.push(vec![1], number, 100).err()).unwrap();
+    assert_eq!(error.code(), Code::OutOfDiskSpace);
+    drop(sorter);
+    assert_eq!((space.0.files.load(Ordering::Relaxed), context.memory.total.held()), (0, 0));
+    let mut without = Sorter::spilling(None, &spilling(10_000, usize::MAX, &Space::default()).with_disk_use(false));
+    let error = (0..10_000_u64).find_map(|number| without.push(vec![1], number, 100).err()).unwrap();
+    assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
+}
+
 #[test]
 fn the_sorter_is_stable_and_keeps_the_first() {
     let mut all = Sorter::new(None, &context());
@@ -142,8 +248,8 @@ fn the_sorter_is_stable_and_keeps_the_first() {
         first.push(vec![key], (key, arrival), 8).unwrap();
     }
     let expected = [(0, 3), (1, 1), (1, 4), (5, 0), (5, 2), (9, 5)];
-    assert_eq!(all.into_sorted().collect::<Vec<_>>(), expected);
-    assert_eq!(first.into_sorted().collect::<Vec<_>>(), &expected[..3]);
+    assert_eq!(sorted(all), expected);
+    assert_eq!(sorted(first), &expected[..3]);
 }
 
 #[test]
@@ -161,7 +267,7 @@ fn all_sorters_share_a_memory_limit_until_their_values_are_returned() {
     // The sorter that failed has released its memory.
     let both = total.held();
     assert!((7_200..9_000).contains(&both), "{both}");
-    let mut shown = first.into_sorted();
+    let mut shown = first.into_sorted().unwrap().map(Result::unwrap);
     assert_eq!(total.held(), both, "sorted, and not yet shown");
     assert_eq!(shown.by_ref().take(2).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(total.held(), both / 4 * 3);
@@ -179,15 +285,16 @@ fn a_sorter_that_would_hold_too_much_is_refused() {
     let mut sorter = Sorter::new(None, &context);
     let error = (0..1_000).find_map(|_| sorter.push(vec![1], (), 1_000).err()).unwrap();
     assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
-    let advice = "sorts are done in memory alone, also with allowDiskUse; add a limit or an index in this order, or raise \
-                  the setting sort-bytes";
-    assert_eq!(error.message(), format!("Sort exceeded memory limit of 10000 bytes: {advice}"));
+    let advice = "allow it with allowDiskUse and the setting spill-bytes, add a limit or an index in this order, or raise the setting \
+                  sort-bytes";
+    let what = "Sort exceeded memory limit of 10000 bytes, but did not opt in to external sorting";
+    assert_eq!(error.message(), format!("{what}: {advice}"));
     // With a limit the values fit.
     let mut sorter = Sorter::new(Some(3), &context);
     for key in 0..=255 {
         sorter.push(vec![255 - key], key, 1_000).unwrap();
     }
-    assert_eq!(sorter.into_sorted().collect::<Vec<_>>(), [255, 254, 253]);
+    assert_eq!(sorted(sorter), [255, 254, 253]);
     let mut empty = Sorter::new(Some(0), &context);
     empty.push(vec![1], 1, 1).unwrap();
     assert!(empty.is_empty());
@@ -263,7 +370,7 @@ proptest! {
         let mut expected: Vec<(u8, usize)> = keys.into_iter().enumerate().map(|(arrival, key)| (key, arrival)).collect();
         expected.sort();
         expected.truncate(limit.unwrap_or(usize::MAX));
-        prop_assert_eq!(sorter.into_sorted().collect::<Vec<_>>(), expected);
+        prop_assert_eq!(sorted(sorter), expected);
     }
 
         #[test]

@@ -61,11 +61,11 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespa
     arguments.unsupported(&["tailable", "awaitData", "oplogReplay", "resumeAfter", "$_requestResumeToken"])?;
     let collation = arguments.collation()?;
     arguments.flag("allowPartialResults")?;
-    // There is no sorting on disk. A sort that needs too much memory is refused, and the message says what helps.
-    arguments.flag("allowDiskUse")?;
+    let allow_disk_use = arguments.flag("allowDiskUse")?.unwrap_or(true);
     let (sort, hint) = natural_order(arguments.document_or_empty("sort")?, hint(arguments)?)?;
     let find = Find {
         namespace,
+        allow_disk_use,
         filter: arguments.document_or_empty("filter")?,
         projection: arguments.document_or_empty("projection")?,
         sort,

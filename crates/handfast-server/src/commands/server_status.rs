@@ -40,6 +40,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         put_durations(&mut writer, "sync", storage.sync_durations());
         writer.end();
     }
+    let memory = &shared.sources.query_memory;
+    let (used, written) = memory.spill.as_ref().map_or((0, 0), |spill| (spill.used(), spill.written()));
+    writer.begin_document("stages").put("memoryBytes", whole(memory.total.held() as u128));
+    writer.put("fileBytes", whole(u128::from(used))).put("fileBytesWritten", whole(u128::from(written))).end();
     writer.end();
     writer.put("uptime", uptime.as_secs_f64().floor()).put("uptimeMillis", whole(uptime.as_millis()));
     writer.put("uptimeEstimate", whole(u128::from(uptime.as_secs()))).put("localTime", shared.sources.clock.now());

@@ -57,14 +57,11 @@ pub async fn open(store: Arc<dyn DocumentStore>, sources: &Sources, mut request:
         // The collections that stages read do not bring their defaults.
         request.variables = with_variable(request.variables, Some(&simple()));
     }
-    let context = sources.context(&request.variables);
+    let context = sources.context(&request.variables).with_disk_use(request.allow_disk_use);
     let environment = Environment {
         store,
         sources: sources.clone(),
-        database: match &request.source {
-            AggregateSource::Collection(namespace) => namespace.database().to_owned(),
-            AggregateSource::Database(database) => database.clone(),
-        },
+        database: request.source.database().to_owned(),
         durability: request.durability,
         validation: request.validation,
     };

@@ -12,6 +12,7 @@ use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::filter::{Comparison, NecessaryConditions, Predicate};
 use handfast_mql::sort::Sorter;
+use handfast_mql::spill::Spilled;
 use handfast_mql::{Code, CompileOptions, Context, Filter, MatchPosition, Projection, Sort, key};
 
 use crate::page::IteratorCursor;
@@ -29,6 +30,19 @@ pub struct Candidate {
     pub key: Option<RawDocumentBuf>,
     /// The record id of the store, if the find has `show_record_id`.
     pub record: Option<i64>,
+}
+
+impl Spilled for Candidate {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.document.write(out);
+        self.key.write(out);
+        self.record.map(i64::cast_unsigned).write(out);
+    }
+
+    fn read(bytes: &mut &[u8]) -> handfast_mql::Result<Self> {
+        let (document, key) = (RawDocumentBuf::read(bytes)?, Option::read(bytes)?);
+        Ok(Candidate { document, key, record: Option::<u64>::read(bytes)?.map(u64::cast_signed) })
+    }
 }
 
 impl From<RawDocumentBuf> for Candidate {
@@ -69,7 +83,7 @@ impl Selection {
             skip: find.skip,
             limit: find.limit,
             return_key: find.return_key,
-            context: sources.context(&find.variables),
+            context: sources.context(&find.variables).with_disk_use(find.allow_disk_use),
         })
     }
 
@@ -162,7 +176,7 @@ type Match = (Candidate, MatchPosition);
 enum Source<I> {
     Streaming(I),
     Unsorted(I),
-    Sorted(Box<dyn Iterator<Item = Match> + Send>),
+    Sorted(Box<dyn Iterator<Item = handfast_mql::Result<Match>> + Send>),
 }
 
 impl<I: Iterator<Item = Result<Candidate>>> Documents<I> {
@@ -172,7 +186,7 @@ impl<I: Iterator<Item = Result<Candidate>>> Documents<I> {
             self.source = Source::Sorted(sorted);
         }
         match &mut self.source {
-            Source::Sorted(matches) => Ok(matches.next()),
+            Source::Sorted(matches) => Ok(matches.next().transpose()?),
             Source::Streaming(candidates) | Source::Unsorted(candidates) => {
                 for candidate in candidates {
                     let candidate = candidate?;
@@ -214,9 +228,9 @@ fn sort(
     selection: &Selection,
     candidates: &mut impl Iterator<Item = Result<Candidate>>,
     filtered: bool,
-) -> Result<Box<dyn Iterator<Item = Match> + Send>> {
+) -> Result<Box<dyn Iterator<Item = handfast_mql::Result<Match>> + Send>> {
     let kept = selection.limit.map(|limit| limit.saturating_add(selection.skip));
-    let mut sorter = Sorter::new(kept.and_then(|kept| usize::try_from(kept).ok()), &selection.context);
+    let mut sorter = Sorter::spilling(kept.and_then(|kept| usize::try_from(kept).ok()), &selection.context);
     for candidate in candidates {
         let candidate = candidate?;
         if let Some(position) = selection.matching(&candidate.document, filtered)? {
@@ -225,7 +239,7 @@ fn sort(
             sorter.push(key, (candidate, position), bytes)?;
         }
     }
-    Ok(Box::new(sorter.into_sorted()))
+    Ok(Box::new(sorter.into_sorted()?))
 }
 
 /// Returns the `_id`s of all documents that can match, in ascending order without duplicates, if the conditions name them.

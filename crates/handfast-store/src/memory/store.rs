@@ -102,7 +102,7 @@ impl DocumentStore for MemoryStore {
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         match self.view(&request.namespace)? {
-            Some(view) => view::find(Arc::new(self.clone()), self.sources(), view, request).await,
+            Some(view) => view::find(self, view, request).await,
             None => self.find_in(&self.state(), &request),
         }
     }
@@ -151,7 +151,7 @@ impl DocumentStore for MemoryStore {
 
     async fn count(&self, request: Count) -> Result<u64> {
         if let Some(view) = self.view(&request.namespace)? {
-            return view::count(Arc::new(self.clone()), self.sources(), view, request).await;
+            return view::count(self, view, request).await;
         }
         let collation = self.collation_of(&request.namespace, request.collation);
         let variables = with_variable(RawDocumentBuf::new(), collation.as_deref());
@@ -167,7 +167,7 @@ impl DocumentStore for MemoryStore {
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
         if let Some(view) = self.view(&request.namespace)? {
-            return view::distinct(Arc::new(self.clone()), self.sources(), view, request).await;
+            return view::distinct(self, view, request).await;
         }
         let collation = self.collation_of(&request.namespace, request.collation.clone());
         let request = Distinct { collation, ..request };

@@ -222,7 +222,7 @@ fn first(
             sorter.push(sort.key(&stored.document)?, (id, stored), bytes)?;
         }
     }
-    Ok(sorter.into_sorted().next())
+    Ok(sorter.into_sorted()?.next().transpose()?)
 }
 
 /// Returns all matching documents.

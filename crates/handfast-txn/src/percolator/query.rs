@@ -206,26 +206,26 @@ impl CandidateSource for SingleDocument {
 }
 
 /// The matching documents in order, within the memory bound of a sort.
-struct SortedCandidates(Box<dyn Iterator<Item = Candidate> + Send>);
+struct SortedCandidates(Box<dyn Iterator<Item = handfast_mql::Result<Candidate>> + Send>);
 
 impl SortedCandidates {
     async fn of(matching: &mut MatchingCandidates, request: &Find) -> StoreResult<Self> {
         let selection = Arc::clone(&matching.selection);
         let kept = request.limit.map(|limit| limit.saturating_add(request.skip));
         let kept = kept.and_then(|kept| usize::try_from(kept).ok());
-        let mut sorter = Sorter::new(kept, selection.context());
+        let mut sorter = Sorter::spilling(kept, selection.context());
         while let Some(found) = matching.next_match().await? {
             let (key, bytes) = (selection.sort().key(&found.document)?, found.document.as_bytes().len());
             sorter.push(key, found, bytes)?;
         }
-        Ok(SortedCandidates(Box::new(sorter.into_sorted())))
+        Ok(SortedCandidates(Box::new(sorter.into_sorted()?)))
     }
 }
 
 #[async_trait]
 impl MatchSource for SortedCandidates {
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>> {
-        Ok(self.0.next())
+        Ok(self.0.next().transpose()?)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
         set_path::with_path,
     },
     sort::{Sorted, Sorter},
+    spill::Spilled,
 };
 
 /// The bytes of one portion of output.
@@ -60,13 +61,26 @@ struct Sequence {
     next: Option<Number>,
 }
 
+impl Spilled for Row {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.partition.write(out);
+        self.value.write(out);
+        self.document.write(out);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Result<Self> {
+        let (partition, value) = (Vec::read(bytes)?, Option::read(bytes)?);
+        Ok(Row { partition, value, document: RawDocumentBuf::read(bytes)? })
+    }
+}
+
 impl<'p> Densifying<'p> {
     pub(super) fn new(stage: &'p Densify, context: &'p Context) -> Self {
         Densifying {
             stage,
             context,
             memory: StageMemory::new("$densify", context),
-            input: Input::Reading(Sorter::new(None, context)),
+            input: Input::Reading(Sorter::spilling(None, context)),
             sequences: Vec::new(),
             positions: HashMap::new(),
             extent: None,
@@ -136,7 +150,7 @@ impl<'p> Densifying<'p> {
     /// Returns the next document; none at the end.
     fn next(&mut self, rows: &mut Sorted<Row>) -> Result<Option<RawDocumentBuf>> {
         if self.waiting.is_none()
-            && let Some(Row { partition, value, document }) = rows.next()
+            && let Some(Row { partition, value, document }) = rows.next().transpose()?
         {
             let Some(value) = value else { return Ok(Some(document)) };
             let index = self.sequence(partition, &document, value)?;
@@ -203,7 +217,7 @@ impl Operator for Densifying<'_> {
                     // The range is filled also if no document has the field.
                     self.sequence(Vec::new(), &RawDocumentBuf::new(), low)?;
                 }
-                sorter.into_sorted()
+                sorter.into_sorted()?
             }
             Input::Sorted(rows) => rows,
             Input::Ended => return Ok(Flow::Done),

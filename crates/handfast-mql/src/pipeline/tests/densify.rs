@@ -224,7 +224,8 @@ fn added_documents_are_limited() {
 #[test]
 fn partitions_count_as_held() {
     let total = StageTotal::new(usize::MAX);
-    let context = |stage_bytes_max| context().with_memory(QueryMemory { stage_bytes_max, total: total.clone() });
+    let context =
+        |stage_bytes_max| context().with_memory(QueryMemory { stage_bytes_max, total: total.clone(), spill: None });
     let documents = || raw((0..10).map(|n| doc! { "n": n, "p": format!("{n}{}", "x".repeat(1000)) }));
     let stage =
         doc! { "$densify": { "field": "n", "partitionByFields": ["p"], "range": { "step": 1000, "bounds": "full" } } };

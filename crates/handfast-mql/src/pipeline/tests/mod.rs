@@ -8,6 +8,7 @@ mod granularity;
 mod group;
 mod project;
 mod random;
+mod spill;
 mod stages;
 mod window;
 

@@ -29,6 +29,7 @@ use crate::{
         set_path::with_path,
     },
     sort::{Sorted, Sorter},
+    spill::Spilled,
 };
 
 /// The bytes of one portion of output.
@@ -54,16 +55,27 @@ struct Row {
     document: RawDocumentBuf,
 }
 
+impl Spilled for Row {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.partition.write(out);
+        self.document.write(out);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Result<Self> {
+        Ok(Row { partition: Vec::read(bytes)?, document: RawDocumentBuf::read(bytes)? })
+    }
+}
+
 impl<'p> Windowing<'p> {
     pub(super) fn new(stage: &'p SetWindowFields, context: &'p Context) -> Self {
         let memory = StageMemory::new("$setWindowFields", context);
-        Windowing { stage, context, memory, progress: Progress::Reading(Sorter::new(None, context)) }
+        Windowing { stage, context, memory, progress: Progress::Reading(Sorter::spilling(None, context)) }
     }
 
     /// Reads the documents of the next partition.
     fn next_partition(&mut self, rows: &mut Peekable<Sorted<Row>>) -> Result<Option<PartitionCursor<'p>>> {
         self.memory.clear();
-        let Some(first) = rows.next() else { return Ok(None) };
+        let Some(first) = rows.next().transpose()? else { return Ok(None) };
         let mut partition = Partition::default();
         let needs_positions = self.stage.outputs.iter().any(|output| output.function.needs_positions());
         let position = self.stage.position.as_ref().filter(|_| needs_positions);
@@ -78,7 +90,9 @@ impl<'p> Windowing<'p> {
             }
             self.memory.reserve(document.as_bytes().len() + ENTRY_BYTES)?;
             partition.documents.push(document);
-            next = rows.next_if(|row| row.partition == first.partition).map(|row| row.document);
+            // An error is taken, too.
+            let follows = |row: &Result<Row>| row.as_ref().map_or(true, |row| row.partition == first.partition);
+            next = rows.next_if(follows).transpose()?.map(|row| row.document);
         }
         PartitionCursor::new(self.stage, partition, self.context).map(Some)
     }
@@ -105,7 +119,7 @@ impl Operator for Windowing<'_> {
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let (mut rows, mut cursor) = match mem::replace(&mut self.progress, Progress::Ended) {
-            Progress::Reading(sorter) => (sorter.into_sorted().peekable(), None),
+            Progress::Reading(sorter) => (sorter.into_sorted()?.peekable(), None),
             Progress::Writing(rows, cursor) => (rows, cursor),
             Progress::Ended => return Ok(Flow::Done),
         };

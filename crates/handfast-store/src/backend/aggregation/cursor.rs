@@ -4,8 +4,8 @@
 //! until it has the next batch; the batches go through a channel of capacity 1.
 //!
 //! Most pipelines run on the task of the caller, as they compute little between two awaits. A loop in an expression may compute
-//! for years before it awaits, and would block all other tasks of the thread. Such a run is polled on a blocking thread. Dropping
-//! the cursor sets the interrupt, which ends the computation.
+//! for years before it awaits, and a sort may write files: these would block all other tasks of the thread. Such a run is polled on a
+//! blocking thread. Dropping the cursor sets the interrupt, which ends the computation.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -22,9 +22,13 @@ use handfast_mql::{Code, Context};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
+use super::source::mentions;
 use super::{Environment, source, steps};
 use crate::page::PageBuilder;
 use crate::{Aggregate, BatchLimit, Cursor, Error, OperationStatistics, Page, Result};
+
+/// The stages that write to files what exceeds their memory.
+const SPILLING: [&str; 7] = ["$sort", "$group", "$setWindowFields", "$densify", "$fill", "$bucket", "$sortByCount"];
 
 type Run = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -36,7 +40,9 @@ pub(super) async fn open(
 ) -> Result<Box<dyn Cursor>> {
     let (sender, receiver) = mpsc::channel(1);
     let stop = context.interrupt.stop_on_drop();
-    let loops = request.pipeline.iter().any(|stage| may_take_long(stage));
+    let may_spill = |stage: &RawDocumentBuf| SPILLING.iter().any(|name| mentions(stage, name));
+    let blocks = request.pipeline.iter().any(|stage| may_take_long(stage))
+        || (context.allows_disk_use() && request.pipeline.iter().any(may_spill));
     let run: Run = Box::pin(async move {
         let from = source::find_of(&request);
         let mut steps = steps(&environment, &pipeline, from, &context)?;
@@ -47,7 +53,7 @@ pub(super) async fn open(
         }
         Ok(())
     });
-    let state = if loops { State::OffThread(OffThread::new(run)) } else { State::Here(run) };
+    let state = if blocks { State::OffThread(OffThread::new(run)) } else { State::Here(run) };
     let mut cursor = PipelineCursor { state, receiver, ready: VecDeque::new(), _stop: stop };
     cursor.fill().await?;
     Ok(Box::new(cursor))

@@ -46,7 +46,8 @@ impl<'p> LookupStep<'p> {
     fn find(&self, filter: RawDocumentBuf) -> Result<Option<Find>> {
         let Some(from) = &self.lookup.from else { return Ok(None) };
         let find = Find::new(self.environment.namespace(None, from)?, filter);
-        Ok(Some(Find { variables: self.context.only_collation(), ..find }))
+        let allow_disk_use = self.context.allows_disk_use();
+        Ok(Some(Find { variables: self.context.only_collation(), allow_disk_use, ..find }))
     }
 
     async fn attach_all(&mut self, documents: Vec<RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
@@ -197,7 +198,8 @@ impl<'p> GraphLookupStep<'p> {
         let from = self.environment.namespace(None, &self.graph.from)?;
         let mut walk = self.graph.start(document, self.context)?;
         while let Some(filter) = walk.filter()? {
-            let find = Find { variables: self.context.variables.clone(), ..Find::new(from.clone(), filter) };
+            let (variables, allow_disk_use) = (self.context.variables.clone(), self.context.allows_disk_use());
+            let find = Find { variables, allow_disk_use, ..Find::new(from.clone(), filter) };
             let found = collect(&mut Source::find(&self.environment.store, find), "$graphLookup", self.context).await?;
             walk.arrive(found.documents)?;
         }
@@ -249,7 +251,8 @@ impl Documents for UnionStep<'_> {
                     let from = match &self.union.collection {
                         Some(name) => {
                             let find = Find::new(self.environment.namespace(None, name)?, RawDocumentBuf::new());
-                            Some(Find { variables: self.context.variables.clone(), ..find })
+                            let allow_disk_use = self.context.allows_disk_use();
+                            Some(Find { variables: self.context.variables.clone(), allow_disk_use, ..find })
                         }
                         None => None,
                     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::pipeline::Pipeline;
 
@@ -59,7 +59,8 @@ pub(super) fn find_of(request: &Aggregate) -> Option<Find> {
         AggregateSource::Database(_) => None,
         AggregateSource::Collection(namespace) => {
             let find = Find::new(namespace.clone(), RawDocumentBuf::new());
-            Some(Find { hint: request.hint.clone(), variables: request.variables.clone(), ..find })
+            let (hint, variables) = (request.hint.clone(), request.variables.clone());
+            Some(Find { hint, variables, allow_disk_use: request.allow_disk_use, ..find })
         }
     }
 }
@@ -99,12 +100,18 @@ pub(super) fn push_down(mut find: Find, pipeline: &Pipeline) -> (Find, usize) {
     (find, prefix.stages)
 }
 
-/// Returns the conditions of a filter that a find with these variables evaluates as the pipeline would.
+/// Returns the conditions of a filter that a find with these variables evaluates as the pipeline would. If these are not all, the pipeline
+/// evaluates them again, so those that depend on chance are its alone.
 fn evaluated_by_find(filter: &RawDocument, variables: &RawDocument) -> RawDocumentBuf {
+    let is_evaluated = |name: &CStr, value: RawBsonRef<'_>| {
+        let has_expression = name == "$expr" || value_mentions(value, "$expr");
+        !has_expression || knows_variables(value, variables)
+    };
+    let is_whole = filter.iter().flatten().all(|(name, value)| is_evaluated(name, value));
     let mut part = RawDocumentBuf::new();
     for (name, value) in filter.iter().flatten() {
-        let has_expression = name == "$expr" || value_mentions(value, "$expr");
-        if !has_expression || knows_variables(value, variables) {
+        let is_of_chance = name == "$sampleRate" || value_mentions(value, "$sampleRate");
+        if is_evaluated(name, value) && (is_whole || !is_of_chance) {
             part.append(name, value);
         }
     }
@@ -140,7 +147,7 @@ fn all_of(filters: impl Iterator<Item = RawDocumentBuf>) -> RawDocumentBuf {
 }
 
 /// Returns whether a document has a field of this name at any depth. The filter was compiled before, which bounds the depth.
-fn mentions(document: &RawDocument, wanted: &str) -> bool {
+pub(super) fn mentions(document: &RawDocument, wanted: &str) -> bool {
     document.iter().flatten().any(|(name, value)| name.as_str() == wanted || value_mentions(value, wanted))
 }
 
