@@ -138,11 +138,13 @@ fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
     Ok(spec)
 }
 
-/// Refuses text, geospatial, hashed and wildcard indexes.
+/// Refuses text, geospatial and wildcard indexes.
 fn check_kinds(spec: &IndexSpec) -> CommandResult<()> {
     for element in &spec.key {
         let (field, kind) = element?;
-        if let RawBsonRef::String(kind) = kind {
+        if let RawBsonRef::String(kind) = kind
+            && kind != "hashed"
+        {
             let text = format!("indexes of type '{kind}' are not supported");
             return Err(CommandError::new(Code::CannotCreateIndex, text));
         }

@@ -137,7 +137,7 @@ async fn index_with_a_bad_key_is_refused(s: &Subject) -> Result<(), Failure> {
 }
 
 async fn index_kinds_that_are_not_supported_are_refused(s: &Subject) -> Result<(), Failure> {
-    for kind in ["text", "2d", "2dsphere", "hashed", "nonsense"] {
+    for kind in ["text", "2d", "2dsphere", "nonsense"] {
         s.index_refused(spec(rawdoc! { "a": kind }), Code::CannotCreateIndex).await?;
     }
     s.index_refused(spec(rawdoc! { "$**": 1 }), Code::CannotCreateIndex).await

@@ -149,3 +149,14 @@ async fn a_unique_index_compares_by_its_collation_also_after_a_restart() {
     let listed = store.list_indexes(&namespace()).await.unwrap();
     assert!(listed.iter().any(|index| index.spec == unique), "{listed:?}");
 }
+
+#[tokio::test]
+async fn a_hashed_index_serves_equalities() {
+    let directory = tempfile::tempdir().unwrap();
+    let hashed = IndexSpec::from_document(&rawdoc! { "key": { "a": "hashed" }, "name": "hashed" }).unwrap();
+    let store = store(directory.path(), vec![hashed]).await;
+    let used = Some("hashed".to_owned());
+    for (filter, ids) in [(rawdoc! { "a": "B" }, vec![4]), (rawdoc! { "a": { "$in": [1, "C"] } }, vec![5, 3])] {
+        assert_eq!(run(&store, find(filter, rawdoc! {}, None)).await, (ids, used.clone(), false));
+    }
+}

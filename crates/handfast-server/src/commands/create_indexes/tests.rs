@@ -1,7 +1,7 @@
 use bson::raw::CString;
 use bson::rawdoc;
 
-use crate::testing::{ReplyFields, TestServer, batch, check, check_refused};
+use crate::testing::{ReplyFields, TestServer, batch, check, check_refused, write_error};
 
 #[tokio::test]
 async fn indexes_are_created_listed_and_enforced() {
@@ -51,6 +51,23 @@ async fn an_invalid_definition_is_refused() {
         let body = rawdoc! { "createIndexes": "c", "indexes": [index.clone()] };
         assert_eq!(client.refused("d", body).await.0, code, "{index:?}");
     }
+}
+
+#[tokio::test]
+async fn a_hashed_index_is_listed_as_it_was_made() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    let index = rawdoc! { "key": { "a": "hashed" }, "name": "a_hashed" };
+    client.run("d", rawdoc! { "createIndexes": "c", "indexes": [index] }).await;
+    let documents: Vec<_> = (0..100).map(|n| rawdoc! { "_id": n, "a": n }).collect();
+    client.run_with("d", rawdoc! { "insert": "c" }, &[("documents", &documents)]).await;
+    let listed = client.run("d", rawdoc! { "listIndexes": "c" }).await;
+    let listed = listed.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(listed.get_document(1).unwrap().get_document("key").unwrap(), &*rawdoc! { "a": "hashed" });
+    let find = rawdoc! { "find": "c", "filter": { "a": 7 }, "hint": { "a": "hashed" } };
+    assert_eq!(batch(&client.run("d", find).await), [rawdoc! { "_id": 7, "a": 7 }]);
+    let array = rawdoc! { "insert": "c", "documents": [{ "_id": 100, "a": [1] }] };
+    assert_eq!(write_error(&client.run("d", array).await).int("code"), 16_766);
 }
 
 #[tokio::test]

@@ -126,8 +126,7 @@ pub fn same_key(one: &bson::RawDocument, other: &bson::RawDocument) -> bool {
     let mut others = other.iter().flatten();
     let all = one.iter().flatten().all(|(name, value)| {
         others.next().is_some_and(|(other_name, other_value)| {
-            name.as_str() == other_name.as_str()
-                && super::specification::direction(value) == super::specification::direction(other_value)
+            name.as_str() == other_name.as_str() && super::specification::same_direction(value, other_value)
         })
     });
     all && others.next().is_none()

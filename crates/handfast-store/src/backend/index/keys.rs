@@ -20,6 +20,9 @@ pub struct IndexKeys {
     pub multikey: u32,
 }
 
+/// MongoDB's code for an array in a hashed field.
+const ARRAY_IN_HASHED_FIELD: Code = Code(16_766);
+
 /// A compiled index of a collection.
 #[derive(Clone, Debug)]
 pub struct Index {
@@ -27,6 +30,8 @@ pub struct Index {
     paths: Vec<Path>,
     directions: Vec<Direction>,
     descending: Vec<bool>,
+    /// The bit of the hashed field, if there is one.
+    hashed: u32,
     partial: Option<Filter>,
     collation: Option<Collation>,
 }
@@ -52,7 +57,8 @@ impl Index {
             None => None,
         };
         let descending = directions.iter().map(|direction| *direction == Direction::Descending).collect();
-        Ok(Index { spec, paths, directions, descending, partial, collation })
+        let hashed = super::specification::hashed(&spec.key).fold(0, |bits, field| bits | 1 << field);
+        Ok(Index { spec, paths, directions, descending, hashed, partial, collation })
     }
 
     /// Returns the definition.
@@ -176,9 +182,14 @@ impl Index {
     /// Returns the tuples of a document, before `sparse` and the partial filter are applied.
     ///
     /// # Errors
-    /// `CannotIndexParallelArrays` (171), `InvalidBSON` (22).
+    /// `CannotIndexParallelArrays` (171), `InvalidBSON` (22), 16766 for an array in a hashed field, as MongoDB.
     pub fn tuples<'d>(&self, document: &'d RawDocument) -> Result<Tuples<'d>> {
-        values::tuples(&self.paths, document)
+        let found = values::tuples(&self.paths, document)?;
+        if found.multikey & self.hashed != 0 {
+            let text = "hashed indexes do not currently support array values";
+            return Err(Error::command(ARRAY_IN_HASHED_FIELD, text));
+        }
+        Ok(found)
     }
 
     /// Returns when a TTL index lets a document expire: the earliest date of the field plus the lifetime. A document without a

@@ -18,7 +18,13 @@ pub const EXPIRE_AFTER_SECONDS_MAX: i64 = i32::MAX as i64;
 pub const ID_INDEX_NAME: &str = "_id_";
 
 /// Kinds of indexes that Handfast does not support.
-const KINDS_REFUSED: [&str; 7] = ["text", "2d", "2dsphere", "2dsphere_bucket", "hashed", "geoHaystack", "columnstore"];
+const KINDS_REFUSED: [&str; 6] = ["text", "2d", "2dsphere", "2dsphere_bucket", "geoHaystack", "columnstore"];
+/// The kind of a field whose values MongoDB hashes. Here its index is in the order of the values, so it serves more queries than there.
+const HASHED: &str = "hashed";
+/// MongoDB's code for a unique index with a hashed field.
+const HASHED_AND_UNIQUE: Code = Code(16_764);
+/// MongoDB's code for two hashed fields of an index.
+const TWO_HASHED: Code = Code(31_303);
 /// Operators that a partial filter may contain (MongoDB's documentation, "Partial Indexes").
 const PARTIAL_FILTER_OPERATORS: [&str; 12] =
     ["$and", "$or", "$in", "$eq", "$exists", "$gt", "$gte", "$lt", "$lte", "$type", "$comment", "$options"];
@@ -107,10 +113,15 @@ impl IndexSpec {
     /// Checks that the index is possible.
     ///
     /// # Errors
-    /// `CannotCreateIndex` (67), `BadValue` (2), or `InvalidIndexSpecificationOption` (197) for options on `_id`.
+    /// `CannotCreateIndex` (67), `BadValue` (2), `InvalidIndexSpecificationOption` (197) for options on `_id`, 16764 for a unique index with a
+    /// hashed field, 31303 for two hashed fields.
     pub fn validate(&self) -> Result<()> {
         check_key(&self.key)?;
         self.check_name()?;
+        if self.unique && hashed(&self.key).next().is_some() {
+            let text = "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.";
+            return Err(Error::command(HASHED_AND_UNIQUE, text));
+        }
         if self.is_id() {
             return self.check_id_options();
         }
@@ -192,6 +203,16 @@ pub(super) fn direction(value: RawBsonRef<'_>) -> Option<i8> {
     }
 }
 
+/// Returns the positions of the hashed fields of a key pattern.
+pub(super) fn hashed(key: &RawDocument) -> impl Iterator<Item = usize> {
+    key.iter().flatten().enumerate().filter(|(_, (_, value))| value.as_str() == Some(HASHED)).map(|(field, _)| field)
+}
+
+/// Returns whether two values of key patterns mean the same order or kind.
+pub(super) fn same_direction(one: RawBsonRef<'_>, other: RawBsonRef<'_>) -> bool {
+    direction(one) == direction(other) && one.as_str() == other.as_str()
+}
+
 fn is_id_key(key: &RawDocument) -> bool {
     let mut elements = key.iter().flatten();
     let only = elements.next().is_some_and(|(name, value)| name.as_str() == "_id" && direction(value).is_some());
@@ -210,6 +231,11 @@ fn check_key(key: &RawDocument) -> Result<()> {
         }
         names.push(name);
     }
+    let fields_hashed = hashed(key).count();
+    if fields_hashed > 1 {
+        let text = format!("A maximum of one index field is allowed to be hashed but found {fields_hashed} for 'key'");
+        return Err(Error::command(TWO_HASHED, text));
+    }
     match names.len() {
         0 => Err(cannot_create("Index keys cannot be an empty object")),
         1..=INDEX_FIELDS_MAX => Ok(()),
@@ -219,6 +245,9 @@ fn check_key(key: &RawDocument) -> Result<()> {
 
 fn check_direction(name: &str, value: RawBsonRef<'_>) -> Result<()> {
     if let RawBsonRef::String(kind) = value {
+        if kind == HASHED {
+            return Ok(());
+        }
         return Err(if KINDS_REFUSED.contains(&kind) {
             cannot_create(format!("the field '{name}' asks for an index of type '{kind}', which is not supported"))
         } else {

@@ -25,10 +25,28 @@ fn valid_key_patterns_are_accepted() {
         rawdoc! { "a.0": 1 },
         rawdoc! { "_id": 1 },
         rawdoc! { "_id": 1, "a": 1 },
+        rawdoc! { "a": "hashed" },
+        rawdoc! { "_id": "hashed" },
+        rawdoc! { "b": 1, "a": "hashed", "c": -1 },
     ] {
         let spec = if key == rawdoc! { "_id": 1 } { IndexSpec::id() } else { spec(key) };
         spec.validate().expect("accepted");
     }
+}
+
+#[test]
+fn a_hashed_field_is_one_holds_no_arrays_and_is_not_unique() {
+    refused(&spec(rawdoc! { "a": "hashed", "b": "hashed" }), 31_303);
+    refused(&IndexSpec { unique: true, ..spec(rawdoc! { "a": "hashed" }) }, 16_764);
+    let index = Index::compile(spec(rawdoc! { "b": 1, "a.x": "hashed" })).unwrap();
+    assert_eq!(index.keys(&rawdoc! { "a": { "x": "s" }, "b": [1, 2] }).unwrap().keys.len(), 2);
+    for document in [rawdoc! { "a": { "x": [1] } }, rawdoc! { "a": [{ "x": 1 }] }, rawdoc! { "a": { "x": [] } }] {
+        assert_eq!(index.keys(&document).unwrap_err().code(), Code(16_766), "{document:?}");
+    }
+    let ascending = spec(rawdoc! { "a": 1 });
+    assert!(matches!(addition(&[ascending], &spec(rawdoc! { "a": "hashed" })), Ok(Addition::New)));
+    let hashed = spec(rawdoc! { "a": "hashed" });
+    assert!(matches!(addition(std::slice::from_ref(&hashed), &hashed), Ok(Addition::Exists)));
 }
 
 #[test]
@@ -39,7 +57,6 @@ fn invalid_key_patterns_are_refused() {
         rawdoc! { "a": f64::NAN },
         rawdoc! { "a": "text" },
         rawdoc! { "a": "2dsphere" },
-        rawdoc! { "a": "hashed" },
         rawdoc! { "a": "x" },
         rawdoc! { "a": true },
         rawdoc! { "a": null },
