@@ -8,8 +8,9 @@ use handfast_mql::{Code, CompileOptions};
 use super::source::push_down;
 use crate::decorator::{Address, DelegatingStore, Fault, Faulty, Operation, Plan};
 use crate::{
-    Aggregate, AggregateSource, BatchLimit, Cursor, DocumentStore, ErrorClass, Explain, Explained, Find, Insert,
-    MemoryStore, Namespace, Result, Sources, StoreExt, Verbosity,
+    Aggregate, AggregateSource, BatchLimit, Cursor, DocumentStore, ErrorClass, Explain, Explained, Find, IndexSpec,
+    Insert, InsertOutcome, MemoryStore, ModifyCollection, ModifyValidator, Namespace, Result, Sources, StoreExt,
+    Verbosity,
 };
 
 fn c() -> Namespace {
@@ -66,6 +67,15 @@ fn expressions_of_time_chance_and_missing_variables_stay_in_the_pipeline_with_wh
         let expected = (rawdoc! { "$and": [{ "a": 1 }, { "b": 1 }] }, rawdoc! {}, 0, None, 1);
         assert_eq!(pushed(stages), expected, "{expression:?}");
     }
+}
+
+/// If the find and the pipeline both left out nine of ten documents, one of a hundred would be left.
+#[test]
+fn chance_decides_once() {
+    let sample = rawdoc! { "$sampleRate": 0.1, "a": 1 };
+    assert_eq!(pushed(vec![rawdoc! { "$match": sample.clone() }]), (sample, rawdoc! {}, 0, None, 1));
+    let both = rawdoc! { "$sampleRate": 0.1, "a": 1, "$or": [{ "$sampleRate": 0.1 }], "$expr": { "$lt": [{ "$rand": {} }, 0.5] } };
+    assert_eq!(pushed(vec![rawdoc! { "$match": both }]), (rawdoc! { "a": 1 }, rawdoc! {}, 0, None, 0));
 }
 
 type Watched = Faulty<MemoryStore>;
@@ -157,6 +167,48 @@ async fn a_lookup_with_an_equality_of_a_variable_finds_documents_by_id() {
                 .expect("counted");
         }
         assert_eq!(examined, 500);
+    }
+}
+
+/// A store in which others change a collection at each insert.
+struct Changing(MemoryStore, bool);
+
+#[async_trait]
+impl DelegatingStore for Changing {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.0
+    }
+
+    async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
+        let others = Namespace::valid("d", "others");
+        match self.1 {
+            true => {
+                let validator = ModifyValidator { validator: Some(rawdoc! { "n": 1 }), ..ModifyValidator::default() };
+                self.0.modify_collection(ModifyCollection { validator, ..ModifyCollection::new(others) }).await?;
+            }
+            false => self.0.create_index(&others, IndexSpec::new(rawdoc! { "n": 1 })).await?,
+        }
+        self.0.insert(request).await
+    }
+}
+
+/// The new collection would not have what was set meanwhile.
+#[tokio::test]
+async fn out_does_not_replace_a_collection_that_is_changed_meanwhile() {
+    for changes_options in [true, false] {
+        let store = watched(Plan::none()).await.inner().clone();
+        let shared: Arc<dyn DocumentStore> = Arc::new(Changing((*store).clone(), changes_options));
+        let out =
+            Aggregate::new(c(), vec![rawdoc! { "$match": { "_id": { "$lt": 10 } } }, rawdoc! { "$out": "others" }]);
+        let error = super::open(shared, &Sources::seeded(1), out).await.err().expect("an error");
+        assert_eq!(error.code(), Code(125), "{error}");
+        assert_eq!(store.list_collections("d").await.expect("listed").len(), 2, "no temporary collection is left");
+        assert_eq!(
+            store.find_all(Find::new(Namespace::valid("d", "others"), rawdoc! {})).await.expect("found").len(),
+            50
+        );
     }
 }
 

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::raw::{CString, cstr};
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::collation::{simple, with_variable};
 use handfast_mql::pipeline::foreign::{MergeOutcome, WhenMatched};
 use handfast_mql::pipeline::{Merge, Out};
-use handfast_mql::{Code, Context};
+use handfast_mql::{Code, Collation, Context};
 
 use super::documents::Documents;
 use super::{BATCH, Environment};
 use crate::{
-    CreateIndexes, DocumentStore, Error, Find, IndexInfo, IndexSpec, Insert, Namespace, RenameCollection, Result,
-    Update, UpdateSpec, UpdateStatement, default_collation, index, insertion, view,
+    CollectionOptions, CreateIndexes, DocumentStore, Error, Find, IndexInfo, IndexSpec, Insert, Namespace,
+    RenameCollection, Result, StoreExt, Update, UpdateSpec, UpdateStatement, default_collation, index, insertion, view,
 };
 
 /// The number of attempts of a `$merge` to replace a document that others keep changing.
@@ -74,18 +75,12 @@ impl<'p> OutStep<'p> {
 
     async fn fill(&mut self, new: &Temporary, target: &Namespace, input: &mut (dyn Documents + 'p)) -> Result<()> {
         let (store, Some(namespace)) = (&self.environment.store, &new.namespace) else { return Ok(()) };
-        let collections = store.list_collections(target.database()).await?;
-        let options = collections.into_iter().find(|info| info.name == target.collection()).map(|info| info.options);
-        let options = options.unwrap_or_default();
+        let replaced = Replaced::read(&**store, target).await?;
+        let Replaced { options, indexes } = replaced.clone();
         view::refuse(target, &options)?;
-        store.create_collection(namespace, options.clone()).await?;
-        let indexes: Vec<_> = match store.list_indexes(target).await {
-            Ok(indexes) => indexes.into_iter().map(|info| info.spec).filter(|spec| !spec.is_id()).collect(),
-            Err(error) if error.code() == Code::NamespaceNotFound => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let indexes: Vec<_> =
-            indexes.into_iter().map(|spec| default_collation::copied_index(spec, options.collation.as_ref())).collect();
+        let copied = |spec| default_collation::copied_index(spec, options.collation.as_ref());
+        let indexes: Vec<_> = indexes.into_iter().map(copied).collect();
+        store.create_collection(namespace, options).await?;
         if !indexes.is_empty() {
             store.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
         }
@@ -96,8 +91,41 @@ impl<'p> OutStep<'p> {
                 return Err(refused.error);
             }
         }
+        if Replaced::read(&**store, target).await? != replaced {
+            let text = format!(
+                "the options or indexes of {target} changed while $out computed its new documents, which replace the collection: \
+                 run the aggregation again"
+            );
+            return Err(Error::command(COMMAND_FAILED, text));
+        }
         let rename = RenameCollection { from: namespace.clone(), to: target.clone(), drop_target: true };
         store.rename_collection(rename).await
+    }
+}
+
+/// MongoDB's code for a collection that has changed while `$out` ran.
+const COMMAND_FAILED: Code = Code(125);
+
+/// What a collection that `$out` replaces passes on to the new one.
+#[derive(Clone, PartialEq)]
+struct Replaced {
+    options: CollectionOptions,
+    /// The indexes besides that on `_id`.
+    indexes: Vec<IndexSpec>,
+}
+
+impl Replaced {
+    async fn read(store: &dyn DocumentStore, target: &Namespace) -> Result<Self> {
+        let options = store.collection_options(target).await?;
+        let indexes = match store.list_indexes(target).await {
+            Ok(indexes) => indexes.into_iter().map(|info| info.spec).filter(|spec| !spec.is_id()).collect(),
+            // A view has none, and is refused.
+            Err(error) if [Code::NamespaceNotFound, Code::CommandNotSupportedOnView].contains(&error.code()) => {
+                Vec::new()
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Replaced { options, indexes })
     }
 }
 
@@ -168,10 +196,12 @@ impl<'p> MergeStep<'p> {
             Err(error) if error.code() == Code::NamespaceNotFound => Vec::new(),
             indexes => indexes?,
         };
+        let collation = self.context.collation().map(Collation::document);
         let is_key = |info: &IndexInfo| {
             let fields: Vec<_> = info.spec.key.iter().flatten().map(|(name, _)| name.as_str().to_owned()).collect();
             info.spec.unique
                 && info.spec.partial_filter.is_none()
+                && info.spec.collation.as_deref() == collation
                 && fields.len() == self.merge.on.len()
                 && self.merge.on.iter().all(|field| fields.contains(field))
         };
@@ -188,7 +218,12 @@ impl<'p> MergeStep<'p> {
         let result = if joins_by_id { insertion::prepare(result, &*self.environment.sources.ids)? } else { result };
         let filter = self.merge.filter(&result)?;
         for _ in 0..MERGE_ATTEMPTS_MAX {
-            let find = Find { limit: Some(1), ..Find::new(target.clone(), filter.clone()) };
+            // Not the default of the target: it is the index that must find the document.
+            let variables = match self.merge.on == ["_id"] {
+                true => with_variable(RawDocumentBuf::new(), Some(&simple())),
+                false => self.context.only_collation(),
+            };
+            let find = Find { limit: Some(1), variables, ..Find::new(target.clone(), filter.clone()) };
             let existing = store.find(find).await?.next_page(BATCH).await?.documents.into_iter().next();
             if let (Some(_), WhenMatched::Fail) = (&existing, &self.merge.when_matched) {
                 return Err(self.taken(target, &filter));
