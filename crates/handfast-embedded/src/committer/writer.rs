@@ -4,6 +4,7 @@
 //! unique key that is taken, an array under two fields of an index, a key that is too long) is checked before the
 //! first byte is staged.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,6 +17,7 @@ use handfast_store::{
     CollectionOptions, CommitTimestamp, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Ticket,
     Validation, WriteKind, insertion, view,
 };
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::State;
 use super::change_log::{LogWriter, Records};
@@ -38,12 +40,17 @@ pub(crate) struct Writer<'s> {
     pub(super) failure: Option<Error>,
     /// The records of the log of changes.
     pub(super) records: Records,
-    /// The verdicts of validators that were computed off thread for this operation.
-    verdicts: Vec<Arc<Verdict>>,
+    checks: Checks,
+}
+
+/// The checks of validators in one operation.
+struct Checks {
+    /// The verdicts that were computed off thread for this operation, by the hashes of the documents.
+    verdicts: HashMap<u64, Vec<Arc<Verdict>>>,
     /// The steps that checks may still take.
-    check_steps_left: u64,
-    /// The check of a validator that needs too many steps for the committer.
-    expensive_check: Option<Box<ExpensiveCheck>>,
+    steps_left: u64,
+    /// The checks that need too many steps for the committer.
+    expensive: Vec<ExpensiveCheck>,
 }
 
 /// The changes of one document's keys in all indexes, before its unique keys are checked.
@@ -59,16 +66,9 @@ struct IndexChange {
 
 impl<'s> Writer<'s> {
     pub(super) fn new(state: &'s mut State) -> Self {
-        let check_steps_left = state.options.turn_steps_max;
-        Writer {
-            state,
-            timestamp: None,
-            failure: None,
-            records: Records::default(),
-            verdicts: Vec::new(),
-            check_steps_left,
-            expensive_check: None,
-        }
+        let checks =
+            Checks { verdicts: HashMap::new(), steps_left: state.options.turn_steps_max, expensive: Vec::new() };
+        Writer { state, timestamp: None, failure: None, records: Records::default(), checks }
     }
 
     /// Returns the steps that an evaluation may take in an operation, while other operations wait.
@@ -165,23 +165,36 @@ impl<'s> Writer<'s> {
 
     /// Sets the verdicts of validators that were computed off thread.
     pub(crate) fn set_verdicts(&mut self, verdicts: Vec<Arc<Verdict>>) {
-        self.verdicts = verdicts;
+        self.checks.verdicts.clear();
+        for verdict in verdicts {
+            self.checks.verdicts.entry(xxh3_64(verdict.after().as_bytes())).or_default().push(verdict);
+        }
     }
 
     /// Limits the steps of all checks from now on; an operation begins with [`Writer::steps_max`].
     pub(crate) fn bound_checks(&mut self, steps_max: u64) {
-        self.check_steps_left = steps_max;
+        self.checks.steps_left = steps_max;
     }
 
     /// Returns the steps that checks may still take.
     pub(crate) fn check_steps_left(&self) -> u64 {
-        self.check_steps_left
+        self.checks.steps_left
     }
 
     /// Returns the check that needs too many steps for the committer, if [`Writer::validate`] has failed for this reason. The caller
     /// computes it off thread, and repeats the operation with the verdict.
     pub(crate) fn take_expensive_check(&mut self) -> Option<Box<ExpensiveCheck>> {
-        self.expensive_check.take()
+        self.checks.expensive.pop().map(Box::new)
+    }
+
+    /// Returns the number of checks of the operation that need too many steps.
+    pub(crate) fn expensive_checks(&self) -> usize {
+        self.checks.expensive.len()
+    }
+
+    /// Returns all checks of the operation that need too many steps.
+    pub(crate) fn take_expensive_checks(&mut self) -> Vec<ExpensiveCheck> {
+        std::mem::take(&mut self.checks.expensive)
     }
 
     /// Checks a document's new state by the validator of its collection. `before` is its newest state.
@@ -198,12 +211,14 @@ impl<'s> Writer<'s> {
     ) -> StoreResult<()> {
         let Some(validator) = &collection.validator else { return Ok(()) };
         let state = NewState { namespace: &collection.namespace, before, after, validation };
-        if let Some(result) = self.verdicts.iter().find_map(|verdict| verdict.on(validator, &state)) {
+        let Checks { verdicts, steps_left, expensive } = &mut self.checks;
+        let known = if verdicts.is_empty() { None } else { verdicts.get(&xxh3_64(after.as_bytes())) };
+        if let Some(result) = known.into_iter().flatten().find_map(|verdict| verdict.on(validator, &state)) {
             return result;
         }
         let context = self.state.sources.context(&RawDocumentBuf::new());
-        validator.check_within(&mut self.check_steps_left, state, &context).unwrap_or_else(|| {
-            self.expensive_check = Some(Box::new(validator.expensive(state)));
+        validator.check_within(steps_left, state, &context).unwrap_or_else(|| {
+            expensive.push(validator.expensive(state));
             let text = "the validator of the collection takes too many steps, while other writes wait";
             Err(StoreError::command(Code::OperationFailed, text))
         })

@@ -22,7 +22,7 @@ use crate::keys;
 /// Verdicts of validators on states of documents that others change before the next operation.
 const SPARE_VERDICTS: usize = 16;
 
-/// Commits a batch in one operation. If a validator takes too long for it, the operation is repeated with its verdict.
+/// Commits a batch in one operation. If validators take too long for it, the operation is repeated with their verdicts.
 pub(crate) async fn commit(context: &WriteContext, mut batch: AtomicBatch) -> StoreResult<CommitTimestamp> {
     let reads = std::mem::take(&mut batch.reads).into_iter().map(|read| compile_read(context, read));
     let reads = reads.collect::<StoreResult<Vec<_>>>()?;
@@ -34,7 +34,7 @@ pub(crate) async fn commit(context: &WriteContext, mut batch: AtomicBatch) -> St
     let (batch, reads) = (Arc::new(batch), Arc::new(reads));
     let mut verdicts: Vec<Arc<Verdict>> = Vec::new();
     loop {
-        let expensive: Arc<Mutex<Option<Box<ExpensiveCheck>>>> = Arc::default();
+        let expensive: Arc<Mutex<Vec<ExpensiveCheck>>> = Arc::default();
         let (batch, reads, known, found) = (batch.clone(), reads.clone(), verdicts.clone(), expensive.clone());
         let operation = move |writer: &mut Writer<'_>| {
             writer.set_verdicts(known);
@@ -42,15 +42,17 @@ pub(crate) async fn commit(context: &WriteContext, mut batch: AtomicBatch) -> St
                 writer.set_transaction(batch.ticket);
                 stage_batch(writer, &batch, &reads, uuid)
             });
-            *found.lock().unwrap_or_else(PoisonError::into_inner) = writer.take_expensive_check();
+            *found.lock().unwrap_or_else(PoisonError::into_inner) = writer.take_expensive_checks();
             done
         };
         let done = context.committer.submit(answer, bytes, operation).await;
-        // All of it was rolled back: the next operation has the verdict of the validator, or another document in its place.
-        let expensive = expensive.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match expensive {
-            Some(check) if verdicts.len() < verdicts_max => verdicts.push(Arc::new(check.run(&context.sources).await?)),
-            _ => return done,
+        let expensive = std::mem::take(&mut *expensive.lock().unwrap_or_else(PoisonError::into_inner));
+        if expensive.is_empty() || verdicts.len() + expensive.len() > verdicts_max {
+            return done;
+        }
+        // All of it was rolled back: the next operation has the verdicts of the validators, or other documents in their place.
+        for check in expensive {
+            verdicts.push(Arc::new(check.run(&context.sources).await?));
         }
     }
 }
@@ -135,19 +137,16 @@ fn prepare_all<'b>(
     writes.into_iter().map(prepare).collect()
 }
 
-fn put_all(
-    writer: &mut Writer<'_>,
-    read_at: CommitTimestamp,
-    puts: Vec<Prepared<'_>>,
-    uuid: [u8; 16],
-) -> StoreResult<()> {
-    // Documents of the batch may swap unique keys: the entries that the batch no longer needs are removed first.
-    let mut prepared = Vec::with_capacity(puts.len());
+/// Checks all documents of the batch. Validators that need too many steps are told all together, as each repetition of the batch costs as
+/// much as the batch.
+fn validate_all(writer: &mut Writer<'_>, puts: &[Prepared<'_>], uuid: [u8; 16]) -> StoreResult<()> {
+    // Cheap checks are free. Those that are cut use up a budget, after which others are cut earlier.
+    let (mut cuts_left, mut too_expensive) = (MANY_STEPS_FACTOR, None);
     for Prepared { id_key, before, write } in puts {
         let BatchWrite { namespace, id, write: DocumentWrite::Put(document), validation, .. } = write else {
             continue;
         };
-        if !has_id(document, id.as_raw_bson_ref(), &id_key)? {
+        if !has_id(document, id.as_raw_bson_ref(), id_key)? {
             let text = "the document of a batch has another _id than the batch says";
             return Err(StoreError::command(Code::BadValue, text));
         }
@@ -155,8 +154,33 @@ fn put_all(
         insertion::check_size(document)?;
         let collection = writer.ensure_collection(namespace, uuid)?;
         let old = before.as_ref().map(Newest::document).transpose()?;
-        writer.bound_checks(writer.steps_max());
-        writer.validate(&collection, old, document, *validation)?;
+        let steps_max = if cuts_left > 0 { writer.steps_max() } else { writer.steps_max() / MANY_STEPS_FACTOR };
+        let expensive_before = writer.expensive_checks();
+        writer.bound_checks(steps_max);
+        match writer.validate(&collection, old, document, *validation) {
+            Err(error) if writer.expensive_checks() > expensive_before => {
+                cuts_left = cuts_left.saturating_sub(1);
+                too_expensive = Some(error);
+            }
+            checked => checked?,
+        }
+    }
+    too_expensive.map_or(Ok(()), Err)
+}
+
+fn put_all(
+    writer: &mut Writer<'_>,
+    read_at: CommitTimestamp,
+    puts: Vec<Prepared<'_>>,
+    uuid: [u8; 16],
+) -> StoreResult<()> {
+    validate_all(writer, &puts, uuid)?;
+    // Documents of the batch may swap unique keys: the entries that the batch no longer needs are removed first.
+    let mut prepared = Vec::with_capacity(puts.len());
+    for Prepared { id_key, before, write } in puts {
+        let BatchWrite { namespace, write: DocumentWrite::Put(document), .. } = write else { continue };
+        let collection = writer.ensure_collection(namespace, uuid)?;
+        let old = before.as_ref().map(Newest::document).transpose()?;
         let changes = writer.key_changes(&collection, &id_key, old, Some(document))?;
         writer.stage_removed_keys(&collection, &id_key, &changes);
         prepared.push((write, id_key, before, document, changes));

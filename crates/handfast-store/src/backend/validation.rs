@@ -89,6 +89,11 @@ impl Verdict {
         same.then(|| self.result.clone())
     }
 
+    /// Returns the new state of the document.
+    pub fn after(&self) -> &RawDocument {
+        &self.check.after
+    }
+
     /// Returns the result.
     ///
     /// # Errors
@@ -126,7 +131,9 @@ impl Validator {
     /// Returns whether both have the same verdict on every state: a transaction compiles that of a collection that it creates anew.
     fn says_the_same_as(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         let settings = |validator: &Validator| (validator.level, validator.action);
-        Arc::ptr_eq(self, other) || (settings(self) == settings(other) && self.written == other.written)
+        let collation = |validator: &Validator| validator.options.collation.as_ref().map(|c| c.document().to_owned());
+        let is_same = || settings(self) == settings(other) && self.written == other.written;
+        Arc::ptr_eq(self, other) || (is_same() && collation(self) == collation(other))
     }
 
     /// Returns whether documents are refused, and not only mentioned in the log.

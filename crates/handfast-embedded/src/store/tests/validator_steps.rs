@@ -1,13 +1,15 @@
 //! Validators that take more steps than an operation of the committer may: they are asked on other threads, meanwhile others write, and
 //! what they say holds as if they were fast.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_store::{
     AtomicBatch, AtomicStore, BatchWrite, CollectionOptions, DocumentStore, DocumentWrite, FindAndModify, Insert,
-    Modification, Namespace, ReturnDocument, Sources, StoreExt, Update, UpdateSpec, UpdateStatement, ValidationAction,
-    ValidationLevel,
+    Modification, Namespace, Random, ReturnDocument, Sources, StoreExt, Update, UpdateSpec, UpdateStatement,
+    ValidationAction, ValidationLevel,
 };
 use handfast_txn::Database;
 
@@ -16,8 +18,12 @@ use crate::{EmbeddedStore, Options};
 
 /// Returns a store whose operations may take 1000 steps, with a validator that takes `steps` and refuses negative numbers.
 async fn store(path: &std::path::Path, steps: i32, options: CollectionOptions) -> EmbeddedStore {
+    store_with(Sources::seeded(1), path, steps, options).await
+}
+
+async fn store_with(sources: Sources, path: &std::path::Path, steps: i32, options: CollectionOptions) -> EmbeddedStore {
     let few = Options { turn_steps_max: 1000, ..Options::small() };
-    let store = EmbeddedStore::open(path, Sources::seeded(1), few).await.unwrap();
+    let store = EmbeddedStore::open(path, sources, few).await.unwrap();
     let ones = rawdoc! { "$map": { "input": { "$range": [0, steps] }, "in": 1 } };
     let slow = rawdoc! { "$expr": { "$eq": [{ "$sum": ones }, steps] } };
     let validator = rawdoc! { "$and": [slow, { "n": { "$gte": 0 } }] };
@@ -108,6 +114,34 @@ async fn a_transaction_has_the_verdicts_of_a_slow_validator() {
     tx.insert_one(&namespace(), document(4, 4)).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(numbers(&store).await.len(), 4);
+}
+
+/// Counts the random numbers that are asked for: each check of a document asks for one.
+#[derive(Debug)]
+struct CountedRandom(Arc<AtomicUsize>);
+
+impl Random for CountedRandom {
+    fn next_u64(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) as u64
+    }
+}
+
+/// If the batch were repeated for each of its documents, there would be more than a thousand checks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_repeated_once_for_all_its_documents() {
+    let directory = tempfile::tempdir().unwrap();
+    let checks = Arc::new(AtomicUsize::new(0));
+    let random = Arc::new(CountedRandom(checks.clone()));
+    let sources = Sources { random, ..Sources::seeded(1) };
+    let store = store_with(sources, directory.path(), 5_000, CollectionOptions::default()).await;
+    let write = |id| BatchWrite::new(namespace(), id, DocumentWrite::Put(document(id, id)));
+    let writes = (1..=50).map(write).collect();
+    let batch = AtomicBatch { writes, ..AtomicBatch::new(store.context.latest().timestamp) };
+    let before = checks.load(Ordering::Relaxed);
+    store.commit(batch).await.unwrap();
+    let checks = checks.load(Ordering::Relaxed) - before;
+    assert!((100..200).contains(&checks), "{checks} checks of 50 documents");
+    assert_eq!(numbers(&store).await.len(), 50);
 }
 
 #[tokio::test(flavor = "multi_thread")]
