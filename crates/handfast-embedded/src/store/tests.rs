@@ -1,5 +1,6 @@
 //! A store in its directory: reopening, locking, requests that take long, snapshots that are ended.
 
+mod chance;
 mod change_log;
 mod default_collation;
 mod validator;

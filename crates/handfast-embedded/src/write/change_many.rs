@@ -147,7 +147,7 @@ async fn gather(
     let gathered = blocking(move || {
         let (mut keys, mut bytes) = (Vec::new(), 0);
         while let Some(found) = candidates.next_document()? {
-            if target.matches(&found.stored)? {
+            if target.matches(&found.id_key, &found.stored)? {
                 bytes += size_of::<Vec<u8>>() + found.id_key.len();
                 keys.push(found.id_key);
             }
@@ -177,7 +177,7 @@ impl Search {
                         Some(held_by) => !held_by.index.keys(document)?.keys.is_empty(),
                         None => true,
                     };
-                    if held && target.matches(&found.stored)? {
+                    if held && target.matches(&found.id_key, &found.stored)? {
                         keys.push(found.id_key);
                     }
                 }

@@ -210,8 +210,9 @@ impl<T: Send + 'static> Evaluation<T> {
             }
             TooExpensive::Upsert => return Ok(()),
         };
-        let evaluate = self.evaluate.clone();
+        let (evaluate, target) = (self.evaluate.clone(), self.target.clone());
         let evaluated = blocking(move || {
+            target.draw_for(&state.id_key);
             let result = evaluate(&state.collection, state.stored.document()?)?;
             Ok(OffThread { state, result })
         });
@@ -242,6 +243,7 @@ impl<T> Evaluation<T> {
             None => {
                 let document = stored.document()?;
                 let steps_max = self.steps_max(writer);
+                self.target.draw_for(id_key);
                 let (result, steps) = within(&self.target.context, steps_max, || (self.evaluate)(collection, document));
                 self.steps = steps;
                 match result {

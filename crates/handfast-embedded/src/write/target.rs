@@ -41,7 +41,14 @@ impl Target {
         Ok(plan::choose(collection, &self.filter, &self.context, &self.sort, &find)?.access)
     }
 
-    pub(super) fn matches(&self, stored: &StoredDocument) -> StoreResult<bool> {
+    /// Makes chance (`$sampleRate`, `$rand`) the same each time that this write evaluates a document: in the search, and again before the
+    /// change.
+    pub(super) fn draw_for(&self, id_key: &[u8]) {
+        self.context.random.restart(xxhash_rust::xxh3::xxh3_64(id_key));
+    }
+
+    pub(super) fn matches(&self, id_key: &[u8], stored: &StoredDocument) -> StoreResult<bool> {
+        self.draw_for(id_key);
         Ok(self.filter.matches(stored.document()?, &self.context)?)
     }
 
@@ -55,7 +62,7 @@ impl Target {
         let mut candidates = candidates.stopped_by(self.context.interrupt.clone());
         let mut sorter = Sorter::new(Some(1), &self.context);
         while let Some(found) = candidates.next_document()? {
-            if !self.matches(&found.stored)? {
+            if !self.matches(&found.id_key, &found.stored)? {
                 continue;
             }
             if self.sort.is_empty() {
@@ -64,7 +71,7 @@ impl Target {
             let bytes = found.id_key.len();
             sorter.push(self.sort.key(found.stored.document()?)?, found.id_key, bytes)?;
         }
-        Ok(sorter.into_sorted().next())
+        Ok(sorter.into_sorted()?.next().transpose()?)
     }
 
     /// Returns the `_id` keys that the filter names, if they are few and their order does not matter.
