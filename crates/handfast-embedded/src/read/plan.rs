@@ -91,7 +91,7 @@ pub(crate) fn choose(
     find: &Find,
 ) -> StoreResult<Plan> {
     check_bounds(find)?;
-    let query = &Query::new(filter, context, sort)?;
+    let query = &Query::new(filter, context, sort, collection)?;
     let conditions = &query.of_bytes.conditions;
     if let Some(hint) = &find.hint {
         return hinted(collection, query, find, hint);
@@ -139,7 +139,7 @@ struct Query<'q> {
 }
 
 impl<'q> Query<'q> {
-    fn new(filter: &'q Filter, context: &'q Context, sort: &Sort) -> StoreResult<Self> {
+    fn new(filter: &'q Filter, context: &'q Context, sort: &Sort, collection: &Collection) -> StoreResult<Self> {
         let unsorted = Sort::compile(&RawDocumentBuf::new())?;
         let collation = filter.collation();
         let whole = Usable { conditions: filter.necessary_conditions_under(context, collation), sort: sort.clone() };
@@ -147,7 +147,10 @@ impl<'q> Query<'q> {
             None => (whole, None),
             Some(_) => {
                 let conditions = filter.conditions_without_text(context);
-                (Usable { conditions, sort: unsorted.clone() }, Some(whole))
+                // A collection with a default collation has no text in `_id`, whose order is then the same under all.
+                let is_by_id = collection.options.collation.is_some() && by_id(sort).is_some();
+                let sort = if is_by_id { sort.clone() } else { unsorted.clone() };
+                (Usable { conditions, sort }, Some(whole))
             }
         };
         Ok(Query { filter, context, collation, of_bytes, own, without_text: OnceCell::new(), unsorted })
