@@ -36,8 +36,8 @@ enum Part<'d> {
     Truncated(String, usize),
 }
 
-/// Returns the difference of two states; `None` if only the order of fields differs, or a description would be larger than the
-/// new state: each part has its whole path.
+/// Returns the difference of two states; `None` if the order of fields differs, or a description would be larger than the new state: each part
+/// has its whole path.
 pub fn update_description(before: &RawDocument, after: &RawDocument) -> Option<RawDocumentBuf> {
     let mut difference = Difference { parts: Vec::new(), bytes: 0, path: String::new(), is_empty: true };
     let is_whole = difference.documents(before, after, bytes_max(after.as_bytes()));
@@ -73,14 +73,23 @@ fn bytes_max(after: &[u8]) -> usize {
 }
 
 impl<'d> Difference<'d> {
-    /// Adds the difference of two documents; returns `false` where it would be larger than `bytes_max`.
+    /// Adds the difference of two documents; returns `false` where it would be larger than `bytes_max`, or does not say the order of the fields.
     fn documents(&mut self, before: &'d RawDocument, after: &'d RawDocument, bytes_max: usize) -> bool {
         let bytes_max = self.bytes.saturating_add(bytes_max);
         let mut old = OldFields::of(before);
+        // Whoever applies the description keeps the order of the fields that stay, and adds new ones behind them.
+        let (mut last, mut has_new) = (None, false);
         for (name, value) in after.iter().flatten() {
             match old.take(name.as_str()) {
-                Some(old) => self.within(name.as_str(), |difference| difference.values(old, value)),
-                None => self.within(name.as_str(), |difference| difference.update(value)),
+                Some((place, _)) if has_new || last.is_some_and(|last| place < last) => return false,
+                Some((place, old)) => {
+                    last = Some(place);
+                    self.within(name.as_str(), |difference| difference.values(old, value));
+                }
+                None => {
+                    has_new = true;
+                    self.within(name.as_str(), |difference| difference.update(value));
+                }
             }
             if self.bytes > bytes_max {
                 return false;
@@ -205,13 +214,13 @@ impl<'d> OldFields<'d> {
         OldFields { fields, next: 0, by_name: None }
     }
 
-    /// Removes and returns the field of this name.
-    fn take(&mut self, name: &str) -> Option<RawBsonRef<'d>> {
+    /// Removes the field of this name, and returns its place and its value.
+    fn take(&mut self, name: &str) -> Option<(usize, RawBsonRef<'d>)> {
         if let Some(next) = self.fields.get_mut(self.next)
             && next.as_ref().is_some_and(|(old, _)| *old == name)
         {
             self.next += 1;
-            return next.take().map(|(_, value)| value);
+            return next.take().map(|(_, value)| (self.next - 1, value));
         }
         let fields = &self.fields;
         let by_name = self.by_name.get_or_insert_with(|| {
@@ -221,7 +230,7 @@ impl<'d> OldFields<'d> {
         let place = *by_name.get(name)?;
         let (_, value) = self.fields.get_mut(place)?.take()?;
         self.next = place + 1;
-        Some(value)
+        Some((place, value))
     }
 
     fn left(self) -> impl Iterator<Item = &'d str> {

@@ -161,7 +161,13 @@ fn the_difference_of_two_documents() {
     let reordered = description(rawdoc! { "a": { "y": 1, "x": 1 } }, &[], &[]);
     check(rawdoc! { "a": { "x": 1, "y": 1 } }, rawdoc! { "a": { "y": 1, "x": 1 } }, reordered);
     check(rawdoc! { "x": 1, "y": 1 }, rawdoc! { "y": 1, "x": 1 }, None);
-    check(rawdoc! { "x": 1, "y": 1, "z": 1 }, rawdoc! { "y": 2, "x": 1 }, description(rawdoc! { "y": 2 }, &["z"], &[]));
+    check(rawdoc! { "x": 1, "y": 1, "z": 1 }, rawdoc! { "y": 2, "x": 1 }, None);
+    check(rawdoc! { "x": 1, "z": 1 }, rawdoc! { "x": 2, "y": 1, "z": 1 }, None);
+    let moved = rawdoc! { "e": { "b": 1, "a": 1, "c": 5 } };
+    check(rawdoc! { "e": { "a": 1, "b": 1, "c": 1 } }, moved.clone(), description(moved, &[], &[]));
+    let inserted = rawdoc! { "e": [{ "a": 1, "b": 1, "c": 1 }] };
+    let expected = description(rawdoc! { "e.0": { "a": 1, "b": 1, "c": 1 } }, &[], &[]);
+    check(rawdoc! { "e": [{ "a": 1, "c": 1 }] }, inserted, expected);
 }
 
 #[test]
