@@ -50,6 +50,14 @@ impl OperationStatistics {
         CURRENT.try_with(Arc::clone).ok()
     }
 
+    /// Runs a part of a command in another task. `statistics` are the [`current`](OperationStatistics::current) ones of the command.
+    pub async fn observe_task<F: Future>(statistics: Option<Arc<Self>>, part: F) -> F::Output {
+        match statistics {
+            Some(statistics) => statistics.observe(part).await,
+            None => part.await,
+        }
+    }
+
     /// Runs a part of a command on another thread. `statistics` are the [`current`](OperationStatistics::current) ones of the command.
     pub fn observe_here<T>(statistics: Option<Arc<Self>>, part: impl FnOnce() -> T) -> T {
         match statistics {
@@ -144,12 +152,15 @@ mod tests {
                     Ok(())
                 };
                 blocking(on_thread).await.unwrap();
+                let statistics = OperationStatistics::current();
+                let in_task = async { OperationStatistics::add_examined(3, 4) };
+                tokio::spawn(OperationStatistics::observe_task(statistics, in_task)).await.unwrap();
                 second.observe(async { OperationStatistics::add_examined(100, 200) }).await;
                 OperationStatistics::current().unwrap().add_wait(Duration::from_millis(3));
             })
             .await;
         OperationStatistics::add_examined(1_000, 2_000);
-        assert_eq!((first.keys_examined(), first.documents_examined()), (11, 22));
+        assert_eq!((first.keys_examined(), first.documents_examined()), (14, 26));
         assert_eq!((second.keys_examined(), second.documents_examined()), (100, 200));
         assert_eq!((first.waited(), second.waited()), (Duration::from_millis(3), Duration::ZERO));
         assert!(OperationStatistics::current().is_none());

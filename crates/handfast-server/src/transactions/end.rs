@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use handfast_mql::Code;
-use handfast_store::{DocumentStore, Durability};
+use handfast_store::{DocumentStore, Durability, OperationStatistics};
 use handfast_txn::Outcome;
 
 use super::{aborted, advance, being_committed, check_age, committed, id_of, not_in_progress, roll_back};
@@ -85,9 +85,10 @@ async fn commit_open(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResu
     }
     let sessions = Arc::clone(&call.shared.sessions);
     let pause = fail_points::commit::pause(call.shared.fail_points.as_ref());
+    let statistics = OperationStatistics::current();
     let committing = tokio::spawn({
         let open = Arc::clone(&open);
-        async move {
+        OperationStatistics::observe_task(statistics, async move {
             if let Some(pause) = pause {
                 tokio::time::sleep(pause).await;
             }
@@ -102,7 +103,7 @@ async fn commit_open(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResu
             }
             drop(turn);
             result
-        }
+        })
     });
     let result = committing.await.map_err(|error| {
         CommandError::new(Code::InternalError, format!("the task of the commit failed: {error}")).maybe_applied()

@@ -4,7 +4,7 @@
 use handfast_mql::Code;
 
 use crate::commands::{Access, Command, InTransaction, SnapshotSupport};
-use crate::error::{CommandError, CommandResult};
+use crate::error::{COMMAND_FAILED, CommandError, CommandResult};
 use crate::options::Topology;
 use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT};
 use crate::state::Shared;
@@ -111,6 +111,4 @@ pub(crate) fn unsupported(text: String) -> CommandError {
     CommandError::new(Code::OperationNotSupportedInTransaction, text)
 }
 
-/// `CommandFailed`.
-const COMMAND_FAILED: Code = Code(125);
 const NUMBER_ALONE: Code = Code(50_768);

@@ -41,7 +41,7 @@ pub(super) async fn enter(
             CommandError::new(Code::SnapshotTooOld, text)
         });
     }
-    let lifetime = shared.options.transaction_lifetime;
+    let lifetime = shared.transaction_lifetime();
     let transaction = shared.database.begin_reads(lifetime).await.map_err(handfast_store::Error::from)?;
     let read = Arc::new(SnapshotRead { at: time.advance(), transaction });
     shared.sessions.keep_snapshot(session, Arc::clone(&read))?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_mql::collation::simple;
 use handfast_store::index::{Addition, Index, addition};
 use handfast_store::validation::Validator;
 use handfast_store::{
@@ -81,13 +82,18 @@ impl Inner {
         let mut specs = self.indexes(&namespace).await?.unwrap_or_else(|| with_id(&[]));
         let before = specs.len();
         let default = self.default_collation(&namespace)?;
+        // Those that the transaction makes name the simple collation, as the commit applies the default.
+        let plain = |spec: &IndexSpec| {
+            let collation = spec.collation.clone().filter(|collation| *collation != simple());
+            IndexSpec { collation, ..spec.clone() }
+        };
+        let mut known: Vec<_> = specs.iter().map(plain).collect();
         for spec in indexes {
             let spec = default_collation::of_index(spec, default.as_ref())?;
-            // The commit applies the default again.
-            let spec = default_collation::copied_index(spec, default.as_ref());
             Index::compile(spec.clone())?;
-            if addition(&specs, &spec)? == Addition::New {
-                specs.push(spec);
+            if addition(&known, &spec)? == Addition::New {
+                known.push(spec.clone());
+                specs.push(default_collation::copied_index(spec, default.as_ref()));
             }
         }
         let counts = IndexCounts::new(before, specs.len());

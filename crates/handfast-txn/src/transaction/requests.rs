@@ -59,7 +59,8 @@ impl Inner {
     pub(super) fn default_collation(&self, namespace: &Namespace) -> Result<Option<RawDocumentBuf>> {
         self.open(|open| match open.writes.creation(namespace) {
             Some(creation) => Ok(creation.options.collation.clone()),
-            None => Ok(open.snapshot().default_collation(namespace)),
+            // This is no read: the first claim of a transaction may still take a newer snapshot.
+            None => Ok(open.snapshot.default_collation(namespace)),
         })
     }
 
@@ -121,7 +122,7 @@ impl DocumentStore for Transaction {
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         match self.inner.view(&request.namespace)? {
-            Some(view) => view::find(Arc::new(self.clone()), &self.inner.shared.sources, view, request).await,
+            Some(view) => view::find(self, view, request).await,
             None => {
                 let default = self.inner.default_collation(&request.namespace)?;
                 match default_collation::of_find(&request, default.as_ref()) {
@@ -164,12 +165,13 @@ impl DocumentStore for Transaction {
             },
             AggregateSource::Database(_) => request,
         };
+        view::check_views_read(&request, &|namespace| self.inner.view(namespace))?;
         aggregation::open(Arc::new(self.clone()), &self.inner.shared.sources, request).await
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
         if let Some(view) = self.inner.view(&request.namespace)? {
-            return view::count(Arc::new(self.clone()), &self.inner.shared.sources, view, request).await;
+            return view::count(self, view, request).await;
         }
         let limit = request.limit;
         let mut find = Find::new(request.namespace, request.filter);
@@ -187,7 +189,7 @@ impl DocumentStore for Transaction {
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
         if let Some(view) = self.inner.view(&request.namespace)? {
-            return view::distinct(Arc::new(self.clone()), &self.inner.shared.sources, view, request).await;
+            return view::distinct(self, view, request).await;
         }
         let collation = request.collation.clone().or(self.inner.default_collation(&request.namespace)?);
         let request = Distinct { collation, ..request };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bson::raw::CString;
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Context;
+use handfast_mql::collation::{simple, with_variable};
 use handfast_mql::expression::may_take_long;
 use handfast_store::change::{Change, CompiledFindAndModify, joined};
 use handfast_store::index::{Index, duplicate_key};
@@ -396,7 +397,11 @@ async fn holders(
         let name: CString = name.into();
         filter.append(name, value);
     }
-    let mut cursor = snapshot.find(Find::new(namespace.clone(), filter)).await?;
+    // Of an index by bytes, the default of the collection must not decide.
+    let by_bytes = snapshot.default_collation(namespace).map(|_| simple());
+    let collation = index.spec().collation.clone().or(by_bytes);
+    let variables = with_variable(RawDocumentBuf::new(), collation.as_deref());
+    let mut cursor = snapshot.find(Find { variables, ..Find::new(namespace.clone(), filter) }).await?;
     let mut holders = Vec::new();
     while let Some(documents) = next_step(&mut *cursor).await? {
         for document in documents {
