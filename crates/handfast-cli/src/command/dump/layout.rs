@@ -1,9 +1,13 @@
 //! Names of files, and the content of metadata files.
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bson::{Bson, Document, RawDocumentBuf, doc};
+use handfast_mql::depth::{self, Limits};
 use handfast_store::validation::Validator;
 use handfast_store::{CollectionInfo, CollectionOptions, IndexInfo, IndexSpec};
+use serde_json::Value;
 
 use super::arguments::DumpFormat;
 
@@ -12,6 +16,12 @@ use super::arguments::DumpFormat;
 const NAME_BYTES_MAX: usize = 200;
 
 pub(in crate::command) const METADATA: &str = ".metadata.json";
+
+/// The field of metadata with all of them as BSON, in base64, where Extended JSON is ambiguous.
+const EXACT: &str = "bson";
+
+/// Limits on metadata: definitions of a view and of indexes are within it, each with the limits of a document.
+const LIMITS: Limits = Limits { nesting_max: depth::NESTING_MAX + 8, bytes_max: 8 * depth::DOCUMENT_BYTES_MAX };
 
 /// The end of a collection's name with which the file of its documents in JSON would have the name of a metadata file.
 const METADATA_IN_NAME: &str = ".metadata";
@@ -80,17 +90,38 @@ impl Metadata {
             .collect::<Result<_>>()?;
         let uuid: String = collection.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         let kind = if collection.options.view.is_some() { "view" } else { "collection" };
-        let metadata = doc! {
+        let mut metadata = doc! {
             "collectionName": &collection.name, "type": kind,
             "options": Document::try_from(collection.options.to_document())?, "uuid": uuid, "indexes": indexes,
         };
-        Ok(serde_json::to_string(&Bson::Document(metadata).into_canonical_extjson())?)
+        let text =
+            |metadata: &Document| serde_json::to_string(&Bson::Document(metadata.clone()).into_canonical_extjson());
+        let written = text(&metadata)?;
+        let is_exact = serde_json::from_str(&written)
+            .is_ok_and(|value: Value| Bson::try_from(value).is_ok_and(|read| read == Bson::Document(metadata.clone())));
+        if is_exact {
+            return Ok(written);
+        }
+        // A definition may have what looks like Extended JSON: `{$literal: {$date: 5}}`.
+        let exact = BASE64.encode(RawDocumentBuf::try_from(&metadata)?.as_bytes());
+        metadata.insert(EXACT, exact);
+        Ok(text(&metadata)?)
     }
 
     /// Reads a metadata file.
     pub(in crate::command) fn read(text: &str) -> Result<Self> {
-        let value: serde_json::Value = serde_json::from_str(text)?;
-        let Bson::Document(metadata) = Bson::try_from(value)? else { anyhow::bail!("an object is expected") };
+        let value: Value = serde_json::from_str(text)?;
+        let metadata = match value.get(EXACT).and_then(Value::as_str) {
+            Some(exact) => {
+                let bytes = BASE64.decode(exact).with_context(|| format!("{EXACT} is not in base64"))?;
+                depth::check(&bytes, LIMITS).with_context(|| format!("{EXACT} is no document"))?;
+                Document::try_from(RawDocumentBuf::from_bytes(bytes)?)?
+            }
+            None => match Bson::try_from(value)? {
+                Bson::Document(metadata) => metadata,
+                _ => anyhow::bail!("an object is expected"),
+            },
+        };
         let kind = metadata.get_str("type").unwrap_or("collection");
         ensure!(matches!(kind, "collection" | "view"), "a {kind} cannot be restored, only a collection or a view");
         let options = metadata.get_document("options").cloned().unwrap_or_default();

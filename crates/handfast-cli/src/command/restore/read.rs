@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bson::{Bson, RawDocumentBuf};
 use handfast_mql::{Code, depth};
+use handfast_server::auth::is_protected;
 use handfast_store::default_collation::copied_index;
 use handfast_store::ticket::NESTING_OF_RECORD;
-use handfast_store::{CreateIndexes, DocumentStore, Durability, Insert, Namespace, Ticket, Validation, WriteError};
+use handfast_store::view::{DEFINITIONS, namespaces_read};
+use handfast_store::{
+    CreateIndexes, DocumentStore, Durability, Insert, Namespace, StoreExt as _, Ticket, Validation, WriteError,
+};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -134,15 +138,16 @@ impl Restore<'_> {
             store.drop_collection(&source.namespace).await?;
         }
         let options = source.metadata.as_ref().map(|metadata| metadata.options.clone()).unwrap_or_default();
-        match store.create_collection(&source.namespace, options.clone()).await {
+        match store.create_collection(&source.namespace, options).await {
             // A collection that is there already keeps its options.
             Err(error) if error.code() == Code::NamespaceExists && source.documents.is_some() => {}
             created => created?,
         }
         // Indexes before documents: a store that builds them afterwards would need memory for all entries at once.
         let indexes = source.metadata.as_ref().map(|metadata| metadata.indexes.clone()).unwrap_or_default();
-        let indexes: Vec<_> = indexes.into_iter().map(|spec| copied_index(spec, options.collation.as_ref())).collect();
         if !indexes.is_empty() {
+            let collation = store.collection_options(&source.namespace).await?.collation;
+            let indexes = indexes.into_iter().map(|spec| copied_index(spec, collation.as_ref())).collect();
             store.create_indexes(CreateIndexes { namespace: source.namespace.clone(), indexes }).await?;
         }
         let Some(documents) = &source.documents else {
@@ -220,6 +225,10 @@ pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Dum
             let metadata = read_metadata(&directory.join(format!("{stem}{METADATA}")))?;
             let reported = metadata.as_ref().and_then(|metadata| metadata.collection.clone());
             let collection = reported.map_or_else(|| decode_name(stem), Ok)?;
+            if collection == DEFINITIONS {
+                // The views have metadata of their own.
+                continue;
+            }
             if selection.has_collection(&collection) {
                 let namespace = Namespace::new(&database, collection)?;
                 sources.push(DumpedCollection { namespace, documents: Some(documents), metadata });
@@ -259,14 +268,26 @@ fn check_documents(
     selection: &Selection,
 ) -> Result<Option<DumpedCollection>> {
     let has = |ending| directory.join(format!("{stem}{ending}")).exists();
-    if has(".bson") || has(".json") {
+    // `orders.metadata.json` is the metadata of `orders`, and has no documents of `orders.metadata`.
+    if has(".bson") || (has(".json") && !format!("{stem}.json").ends_with(METADATA)) {
         return Ok(None);
     }
     let path = directory.join(format!("{stem}{METADATA}"));
     let metadata = read_metadata(&path)?;
     let reported = metadata.as_ref().and_then(|metadata| metadata.collection.clone());
     let collection = reported.map_or_else(|| decode_name(stem), Ok)?;
-    if metadata.as_ref().is_some_and(|metadata| metadata.options.view.is_some()) {
+    if collection == DEFINITIONS {
+        return Ok(None);
+    }
+    if let Some(definition) = metadata.as_ref().and_then(|metadata| metadata.options.view.as_ref()) {
+        let read = namespaces_read(database, definition).with_context(|| path.display().to_string())?;
+        if let Some(protected) = read.iter().find(|read| is_protected(read)) {
+            bail!(
+                "{}: a view cannot read {protected}, which has the secrets or the records of the server: remove this file to restore \
+                 the rest",
+                path.display()
+            );
+        }
         let view = |namespace| DumpedCollection { namespace, documents: None, metadata };
         return match selection.has_collection(&collection) {
             true => Ok(Some(view(Namespace::new(database, collection)?))),

@@ -217,6 +217,56 @@ mod with_a_store {
     }
 
     #[tokio::test]
+    async fn views_with_odd_names_and_definitions_come_back() {
+        let named = |name: &str| Namespace::new("db", name).unwrap();
+        let lookalike =
+            rawdoc! { "$set": { "b": { "$literal": { "$date": 5 } }, "n": { "$literal": { "$numberLong": "5" } } } };
+        for format in [DumpFormat::Json, DumpFormat::Bson] {
+            let directory = scratch("odd-views");
+            let (store, target, bar) = (store_with(3).await, directory.join("dump"), ProgressBar::hidden());
+            for name in ["c.metadata", "v", "v.metadata", "v.metadata.metadata"] {
+                let view = ViewDefinition { on: "c".to_owned(), pipeline: vec![lookalike.clone()], collation: None };
+                let options = CollectionOptions { view: Some(view), ..CollectionOptions::default() };
+                store.create_collection(&named(name), options).await.unwrap();
+            }
+            let dumped = dump_all(&store, &target, format, &everything(&store).await, &bar).await.unwrap().totals;
+            let copy = MemoryStore::new(Sources::seeded(2));
+            let restored = restore_all(&copy, &find_sources(&target, &ALL).unwrap(), false).await.unwrap();
+            assert_eq!(restored.collections, dumped.collections);
+            let options = |infos: Vec<CollectionInfo>| {
+                infos.into_iter().map(|info| (info.name, info.options)).collect::<Vec<_>>()
+            };
+            let (before, after) = (store.list_collections("db").await, copy.list_collections("db").await);
+            assert_eq!(options(after.unwrap()), options(before.unwrap()));
+            std::fs::remove_dir_all(directory).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_view_over_secrets_is_not_restored() {
+        let directory = scratch("peeking");
+        let (store, target, bar) = (store_with(1).await, directory.join("dump"), ProgressBar::hidden());
+        dump_all(&store, &target, DumpFormat::Bson, &everything(&store).await, &bar).await.unwrap();
+        let admin = target.join("admin");
+        std::fs::create_dir(&admin).unwrap();
+        for definition in [
+            r#"{"viewOn": "system.users", "pipeline": []}"#,
+            r#"{"viewOn": "x", "pipeline": [{"$unionWith": "system.keys"}]}"#,
+        ] {
+            let metadata = format!("{{\"type\": \"view\", \"options\": {definition}}}");
+            std::fs::write(admin.join("peek.metadata.json"), metadata).unwrap();
+            let error = format!("{:#}", find_sources(&target, &ALL).unwrap_err());
+            assert!(error.contains("peek.metadata.json: a view cannot read admin.system."), "{error}");
+        }
+        // The definitions of views, which no dump of this program has, are passed over.
+        std::fs::remove_dir_all(&admin).unwrap();
+        std::fs::write(target.join("db/system.views.bson"), rawdoc! { "_id": "db.v", "viewOn": "c" }.as_bytes())
+            .unwrap();
+        assert_eq!(find_sources(&target, &ALL).unwrap().len(), 1);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[tokio::test]
     async fn a_collection_whose_documents_are_missing_is_not_passed_over() {
         let directory = scratch("without");
         let (store, target, bar) = (store_with(1).await, directory.join("dump"), ProgressBar::hidden());
