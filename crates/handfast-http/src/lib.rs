@@ -5,6 +5,7 @@ pub mod api;
 mod client;
 mod connections;
 pub mod counters;
+mod distinct_names;
 pub mod id;
 mod lingering_close;
 mod metrics;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::RequestClient;
+use crate::distinct_names::DistinctNames;
 use crate::problem::{Problem, ProblemKind};
 use crate::unread_body::UnreadBody;
 
@@ -166,8 +167,9 @@ impl Call {
         if !self.body.trim_ascii_start().starts_with(b"{") {
             return Err(Problem::invalid("the body must be a JSON object"));
         }
-        let body = serde_json::from_slice(&self.body);
-        body.map(Some).map_err(|error| Problem::invalid(format!("the body is invalid: {error}")))
+        let invalid = |error| Problem::invalid(format!("the body is invalid: {error}"));
+        serde_json::from_slice::<DistinctNames>(&self.body).map_err(invalid)?;
+        serde_json::from_slice(&self.body).map(Some).map_err(invalid)
     }
 }
 
