@@ -14,6 +14,7 @@ use handfast_store::{Error, Namespace, Result, StoreExt as _};
 use tokio::sync::watch;
 
 use crate::auth::login::Authenticated;
+use crate::auth::role::Action;
 use crate::auth::user::UserId;
 use crate::auth::{NewUserToken, Password, UserName, UserToken};
 use crate::dispatch;
@@ -33,8 +34,6 @@ pub struct InProcess {
 pub struct LocalClient {
     shared: Arc<Shared>,
     client: Arc<Client>,
-    /// The token of the login, if it was one.
-    token: Option<UserToken>,
 }
 
 impl InProcess {
@@ -71,7 +70,7 @@ impl InProcess {
         let id = self.shared.metrics.connections_created.increment();
         let client = Arc::new(Client::new(id, remote.into(), "in process".to_owned()));
         self.shared.operations.add(&client);
-        LocalClient { shared: Arc::clone(&self.shared), client, token: None }
+        LocalClient { shared: Arc::clone(&self.shared), client }
     }
 }
 
@@ -90,7 +89,7 @@ impl LocalClient {
         let users = &self.shared.users;
         let generation = users.generation();
         let Some(user) = users.verify(name, password).await? else { return Ok(false) };
-        self.client.login.set(Some(Arc::new(Authenticated { user, generation })));
+        self.client.login.set(Some(Arc::new(Authenticated { user, generation, token: None })));
         Ok(true)
     }
 
@@ -98,18 +97,12 @@ impl LocalClient {
     ///
     /// # Errors
     /// Fails if the users cannot be read.
-    pub async fn log_in_by_token(&mut self, token: &str) -> Result<bool> {
+    pub async fn log_in_by_token(&self, token: &str) -> Result<bool> {
         let users = &self.shared.users;
         let generation = users.generation();
         let Some((user, token)) = users.verify_token(token, self.now()).await? else { return Ok(false) };
-        self.client.login.set(Some(Arc::new(Authenticated { user, generation })));
-        self.token = Some(token);
+        self.client.login.set(Some(Arc::new(Authenticated { user, generation, token: Some(token) })));
         Ok(true)
-    }
-
-    /// Returns whether the login was by a token.
-    pub fn is_by_token(&self) -> bool {
-        self.token.is_some()
     }
 
     /// Makes a token of the user who has logged in.
@@ -117,31 +110,40 @@ impl LocalClient {
     /// # Errors
     /// `Unauthorized` (13) without a login by a password: a token that is to expire must make none that lives on.
     pub async fn add_token(&self, name: &str, expires_at: Option<DateTime>) -> Result<NewUserToken> {
-        self.shared.users.add_token(&self.by_password()?, name, self.now(), expires_at).await
+        self.shared.users.add_token(&self.owner(None)?, name, self.now(), expires_at).await
     }
 
-    /// Revokes a token of the user who has logged in; returns whether there was one.
+    /// Revokes a token of a user, by default of the one who has logged in; returns whether there was one.
     ///
     /// # Errors
-    /// `Unauthorized` (13) without a login by a password.
-    pub async fn revoke_token(&self, id: &str) -> Result<bool> {
-        self.shared.users.revoke_token(&self.by_password()?, id).await
+    /// `Unauthorized` (13) without a login by a password, and without the right to change the other user; `UserNotFound` (11).
+    pub async fn revoke_token(&self, of: Option<&UserName>, id: &str) -> Result<bool> {
+        self.shared.users.revoke_token(&self.owner(of)?, id).await
     }
 
-    /// Returns the tokens of the user who has logged in.
+    /// Returns the tokens of a user, by default of the one who has logged in.
     ///
     /// # Errors
-    /// `Unauthorized` (13) without a login by a password.
-    pub async fn tokens(&self) -> Result<Vec<UserToken>> {
-        let user = self.shared.users.find(&self.by_password()?).await?;
-        Ok(user.map(|user| user.tokens).unwrap_or_default())
+    /// `Unauthorized` (13) without a login by a password, and without the right to change the other user; `UserNotFound` (11).
+    pub async fn tokens(&self, of: Option<&UserName>) -> Result<Vec<UserToken>> {
+        let owner = self.owner(of)?;
+        let user = self.shared.users.find(&owner).await?;
+        let not_found = || Error::command(Code::UserNotFound, format!("there is no user '{owner}'"));
+        user.map(|user| user.tokens).ok_or_else(not_found)
     }
 
-    fn by_password(&self) -> Result<UserName> {
-        let user = self.client.login.user().filter(|_| self.token.is_none());
-        let refused =
-            || Error::command(Code::Unauthorized, "tokens are made and revoked with the password of the user");
-        user.map(|user| user.user.name.clone()).ok_or_else(refused)
+    /// Returns the user whose tokens a request is about.
+    fn owner(&self, of: Option<&UserName>) -> Result<UserName> {
+        let refused = |text: &str| Error::command(Code::Unauthorized, text);
+        let user = self.client.login.user().filter(|user| user.token.is_none());
+        let user = user.ok_or_else(|| refused("tokens are made and revoked with the password of the user"))?;
+        match of {
+            Some(other) if *other != user.user.name => match user.user.may(Action::ManageUsers, other.database()) {
+                true => Ok(other.clone()),
+                false => Err(refused("the tokens of another user need the role userAdmin of its database")),
+            },
+            _ => Ok(user.user.name.clone()),
+        }
     }
 
     fn now(&self) -> DateTime {
@@ -150,8 +152,10 @@ impl LocalClient {
 
     /// Returns whether no user has been changed or removed since the login, so that the password is still the right one, and a token has not expired.
     pub fn is_login_current(&self) -> bool {
-        self.token.as_ref().is_none_or(|token| !token.has_expired(self.now()))
-            && self.client.login.user().is_some_and(|user| user.generation == self.shared.users.generation())
+        self.client.login.user().is_some_and(|user| {
+            user.token.as_ref().is_none_or(|token| !token.has_expired(self.now()))
+                && user.generation == self.shared.users.generation()
+        })
     }
 
     /// Returns the id of the user who has logged in. A user who is removed and added again has another one.
@@ -161,8 +165,7 @@ impl LocalClient {
 
     /// Returns another client, with the login of this one.
     pub fn same_login(&self, remote: impl Into<String>) -> LocalClient {
-        let mut client = InProcess { shared: Arc::clone(&self.shared) }.connect(remote);
-        client.token = self.token.clone();
+        let client = InProcess { shared: Arc::clone(&self.shared) }.connect(remote);
         client.client.login.set(self.client.login.user());
         client
     }

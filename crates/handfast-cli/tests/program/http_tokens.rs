@@ -32,10 +32,10 @@ fn basic(text: &str) -> String {
     format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(text))
 }
 
-/// Adds two users of a database.
+/// Adds users of a database.
 fn users(scratch: &Scratch) -> Result<()> {
     std::fs::write(scratch.path("password"), "s3cret\n")?;
-    for (name, role) in [("ann", "readWrite"), ("eve", "read")] {
+    for (name, role) in [("ann", "readWrite"), ("eve", "read"), ("guard", "userAdmin")] {
         let flags = ["--database", "db", "--role", role, "--password-file", "password"];
         let added = user(scratch, &[&["add", name], &flags[..]].concat())?;
         ensure!(added.status.success(), "{added:?}");
@@ -86,6 +86,30 @@ fn a_token_stands_for_a_user_until_it_is_revoked() -> Result<()> {
     assert_eq!(send(&server, &revoke, &ann, "")?, (200, json!({ "revoked": true })));
     assert_eq!(send(&server, BALANCE, &token, "")?.0, 401, "at once");
     assert_eq!(send(&server, BALANCE, &of_eve, "")?.0, 200, "the others stay");
+    stopped(server)
+}
+
+#[test]
+fn a_manager_of_users_lists_and_revokes_their_tokens() -> Result<()> {
+    let scratch = Scratch::new("tokens-of-others")?;
+    users(&scratch)?;
+    let server = serve(&scratch, &["--auth"])?;
+    let [ann, eve, guard] = ["ann@db:s3cret", "eve@db:s3cret", "guard@db:s3cret"].map(basic);
+    let (_, made) = send(&server, "POST /v1/tokens", &ann, r#"{"name":"lost"}"#)?;
+    let token = format!("Bearer {}", made["token"].as_str().context("a token")?);
+    let revoke = format!("DELETE /v1/tokens/{}?user=ann@db", made["_id"].as_str().context("an id")?);
+    for line in ["GET /v1/tokens?user=ann@db", &*revoke] {
+        assert_eq!(send(&server, line, &eve, "")?.0, 403, "{line}");
+        assert_eq!(send(&server, line, &token, "")?.0, 403, "{line}");
+        // A manager of another database is none here.
+        assert_eq!(send(&server, &line.replace("@db", ""), &guard, "")?.0, 403, "{line}");
+    }
+    assert_eq!(send(&server, "GET /v1/tokens?user=nobody@db", &guard, "")?.0, 404);
+    let (status, listed) = send(&server, "GET /v1/tokens?user=ann@db", &guard, "")?;
+    assert_eq!((status, &listed["tokens"][0]["name"]), (200, &json!("lost")), "{listed}");
+    assert_eq!(send(&server, BALANCE, &token, "")?.0, 200);
+    assert_eq!(send(&server, &revoke, &guard, "")?, (200, json!({ "revoked": true })));
+    assert_eq!(send(&server, BALANCE, &token, "")?.0, 401, "at once");
     stopped(server)
 }
 

@@ -30,6 +30,15 @@ pub trait CommandServer: Send + Sync + 'static {
     fn connect(&self) -> Box<dyn CommandClient>;
 }
 
+/// The user whose tokens a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenOwner {
+    /// The database of the user.
+    pub database: String,
+    /// The name.
+    pub name: String,
+}
+
 /// A client of a [`CommandServer`], which runs one command at a time.
 #[async_trait]
 pub trait CommandClient: Send + Sync {
@@ -51,17 +60,17 @@ pub trait CommandClient: Send + Sync {
     /// Code 13 without a login by a password; 2 for an invalid name or time.
     async fn add_token(&mut self, name: &str, expires_at: Option<DateTime>) -> handfast_store::Result<Document>;
 
-    /// Returns the tokens of the user who has logged in, each as `{_id, name, createdAt, expiresAt}`.
+    /// Returns the tokens of a user, by default of the one who has logged in, each as `{_id, name, createdAt, expiresAt}`.
     ///
     /// # Errors
-    /// Code 13 without a login by a password.
-    async fn tokens(&mut self) -> handfast_store::Result<Vec<Document>>;
+    /// Code 13 without a login by a password, and without the right to change the other user; 11 if there is no such user.
+    async fn tokens(&mut self, of: Option<&TokenOwner>) -> handfast_store::Result<Vec<Document>>;
 
-    /// Revokes a token of the user who has logged in; returns whether there was one.
+    /// Revokes a token of a user, by default of the one who has logged in; returns whether there was one.
     ///
     /// # Errors
-    /// Code 13 without a login by a password.
-    async fn revoke_token(&mut self, id: &str) -> handfast_store::Result<bool>;
+    /// Code 13 without a login by a password, and without the right to change the other user; 11 if there is no such user.
+    async fn revoke_token(&mut self, of: Option<&TokenOwner>, id: &str) -> handfast_store::Result<bool>;
 
     /// Returns the id of the user who has logged in, which no other user has, not even a later one of the same name.
     fn user_id(&self) -> Option<[u8; 16]>;

@@ -277,7 +277,7 @@ fn basic(headers: &HeaderMap) -> Result<Basic> {
         let encoded = scheme.eq_ignore_ascii_case("basic").then(|| encoded.trim())?;
         let text = String::from_utf8(BASE64.decode(encoded).ok()?).ok()?;
         let (user, password) = text.split_once(':')?;
-        let (name, database) = user.rsplit_once('@').unwrap_or((user, DATABASE));
+        let (name, database) = name_and_database(user);
         Some(Basic { database: database.to_owned(), name: name.to_owned(), password: password.to_owned() })
     };
     read().ok_or_else(|| {
@@ -285,6 +285,11 @@ fn basic(headers: &HeaderMap) -> Result<Basic> {
             "the header Authorization must be Basic base64(USER:PASSWORD), USER a name or NAME@DATABASE, or Bearer TOKEN",
         )
     })
+}
+
+/// Returns the parts of `NAME@DATABASE`, or of `NAME`, which is a user of `admin`.
+pub(super) fn name_and_database(user: &str) -> (&str, &str) {
+    user.rsplit_once('@').unwrap_or((user, DATABASE))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{ApiOptions, CommandClient, CommandServer, NotReady, router};
+use super::{ApiOptions, CommandClient, CommandServer, NotReady, TokenOwner, router};
 
 /// A server with answers for its next commands, and the commands that it has received.
 #[derive(Clone, Default)]
@@ -89,11 +89,11 @@ impl CommandClient for FakeServer {
         Ok(doc! { "token": "hft", "_id": "1", "name": name })
     }
 
-    async fn tokens(&mut self) -> handfast_store::Result<Vec<Document>> {
+    async fn tokens(&mut self, _of: Option<&TokenOwner>) -> handfast_store::Result<Vec<Document>> {
         Ok(Vec::new())
     }
 
-    async fn revoke_token(&mut self, _id: &str) -> handfast_store::Result<bool> {
+    async fn revoke_token(&mut self, _of: Option<&TokenOwner>, _id: &str) -> handfast_store::Result<bool> {
         Ok(true)
     }
 

@@ -4,12 +4,16 @@ use axum::response::Response;
 use bson::{DateTime, doc};
 use handfast_store::Error;
 
+use super::command_server::TokenOwner;
+use super::login::name_and_database;
 use super::{Api, Result, answer, body, refuse_key};
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Call;
 
 /// The codes of the errors that have a problem of their own.
 const BAD_VALUE: i32 = 2;
+const USER_NOT_FOUND: i32 = 11;
+const INVALID_NAMESPACE: i32 = 73;
 const UNAUTHORIZED: i32 = 13;
 
 pub(super) async fn create(api: &Api, call: Call) -> Result<Response> {
@@ -37,21 +41,28 @@ pub(super) async fn create(api: &Api, call: Call) -> Result<Response> {
 
 pub(super) async fn list(api: &Api, call: Call) -> Result<Response> {
     ensure_users(api)?;
+    let owner = owner(&call);
     let mut client = api.client(&call).await?;
-    let tokens = client.tokens()?.tokens().await.map_err(|error| problem(&error))?;
+    let tokens = client.tokens()?.tokens(owner.as_ref()).await.map_err(|error| problem(&error))?;
     Ok(answer(doc! { "tokens": tokens }))
 }
 
 pub(super) async fn revoke(api: &Api, call: Call) -> Result<Response> {
     refuse_key(&call)?;
     ensure_users(api)?;
-    let id = call.path("token").to_owned();
+    let (owner, id) = (owner(&call), call.path("token").to_owned());
     let mut client = api.client(&call).await?;
     let work = async move {
-        let revoked = client.tokens()?.revoke_token(&id).await.map_err(|error| problem(&error))?;
+        let revoked = client.tokens()?.revoke_token(owner.as_ref(), &id).await.map_err(|error| problem(&error))?;
         Ok(doc! { "revoked": revoked })
     };
     api.run_to_the_end(work).await
+}
+
+/// Returns the user whose tokens the request is about: `NAME@DATABASE`, or `NAME` for a user of `admin`.
+fn owner(call: &Call) -> Option<TokenOwner> {
+    let (name, database) = name_and_database(call.query("user")?);
+    Some(TokenOwner { database: database.to_owned(), name: name.to_owned() })
 }
 
 /// Refuses tokens of nobody.
@@ -65,7 +76,8 @@ fn ensure_users(api: &Api) -> Result<()> {
 
 fn problem(error: &Error) -> Problem {
     let kind = match error.code().0 {
-        BAD_VALUE => ProblemKind::InvalidRequest,
+        BAD_VALUE | INVALID_NAMESPACE => ProblemKind::InvalidRequest,
+        USER_NOT_FOUND => ProblemKind::Missing,
         UNAUTHORIZED => ProblemKind::Forbidden,
         _ if error.applied() == handfast_store::Applied::Maybe => ProblemKind::OutcomeUnknown,
         _ => ProblemKind::Unavailable,

@@ -18,6 +18,7 @@ use handfast_store::ticket::{TICKETS_COLLECTION, TICKETS_DATABASE};
 
 use super::login::Authenticated;
 use super::role::Action;
+use super::user::User;
 use super::users::{KEYS, USERS};
 use crate::arguments::as_lenient_flag;
 use crate::commands::Command;
@@ -121,13 +122,20 @@ pub(crate) fn require(
 /// Returns the user of the connection, with its roles as they are now.
 async fn current(shared: &Shared, client: &Client) -> CommandResult<Option<Arc<Authenticated>>> {
     let Some(known) = client.login.user() else { return Ok(None) };
+    if known.token.as_ref().is_some_and(|token| token.has_expired(shared.sources.clock.now())) {
+        client.login.set(None);
+        return Ok(None);
+    }
     let generation = shared.users.generation();
     if known.generation == generation {
         return Ok(Some(known));
     }
     let user = shared.users.find(&known.user.name).await?;
-    // A user that was removed and added again has another id.
-    let user = user.filter(|user| user.id == known.user.id).map(|user| Arc::new(Authenticated { user, generation }));
+    // A user that was removed and added again has another id. A token may have been revoked.
+    let holds =
+        |user: &User| known.token.as_ref().is_none_or(|token| user.tokens.iter().any(|kept| kept.id == token.id));
+    let user = user.filter(|user| user.id == known.user.id && holds(user));
+    let user = user.map(|user| Arc::new(Authenticated { user, generation, token: known.token.clone() }));
     client.login.set(user.clone());
     Ok(user)
 }
@@ -157,7 +165,15 @@ fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) ->
         let text = format!("Dropping the '{}' database is prohibited.", target.database);
         return Err(CommandError::new(Code::IllegalOperation, text));
     }
-    let harmless = matches!(action, Action::Find | Action::List | Action::Statistics | Action::Validate);
+    let harmless = matches!(
+        action,
+        Action::Find
+            | Action::List
+            | Action::Statistics
+            | Action::IndexStatistics
+            | Action::ReadPlans
+            | Action::Validate
+    );
     if (target.is_protected() || target.holds_outcomes()) && !harmless {
         return Err(refusal(request, target));
     }
@@ -165,7 +181,7 @@ fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) ->
 }
 
 /// Returns whether no client may use a collection by a command that does not name it.
-pub(crate) fn is_protected(namespace: &Namespace) -> bool {
+pub fn is_protected(namespace: &Namespace) -> bool {
     let target = Target { database: namespace.database(), collection: namespace.collection() };
     target.is_protected() || target.holds_outcomes()
 }
@@ -213,9 +229,6 @@ fn visit_stage(database: &str, name: &str, value: RawBsonRef<'_>, visitor: &mut 
         "$unionWith" => (&["coll"], READS),
         "$out" => (&[], WRITES),
         "$merge" => (&["into"], WRITES),
-        "$currentOp" | "$listSessions" | "$listLocalSessions" => {
-            return visitor(Action::Monitor, Target { database: "", collection: "" });
-        }
         _ => return Ok(()),
     };
     match value {

@@ -16,6 +16,7 @@ use handfast_mql::Code;
 use tracing::{debug, warn};
 
 use super::scram::{ClientFirst, Exchange, MECHANISM};
+use super::token::UserToken;
 use super::user::{User, UserName};
 use super::users::random;
 use crate::connection::UnauthenticatedConnection;
@@ -34,6 +35,8 @@ pub(crate) struct Authenticated {
     pub(crate) user: User,
     /// [`Users::generation`](super::Users) when the user was read.
     pub(crate) generation: u64,
+    /// The token of the login, if it was by one.
+    pub(crate) token: Option<UserToken>,
 }
 
 /// The state of the login of a connection.
@@ -141,7 +144,7 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
     let nobody = shared.users.credentials_of_unknown_user(&name.id()).await?;
     let user = shared.users.find(&name).await?;
     let credentials = user.as_ref().map_or(nobody, |user| user.credentials.clone());
-    let user = user.map(|user| Arc::new(Authenticated { user, generation }));
+    let user = user.map(|user| Arc::new(Authenticated { user, generation, token: None }));
     let (exchange, payload) = Exchange::begin(&first, credentials, &random()?);
     let skip_empty = start.skip_empty;
     let conversation = Conversation::Challenged { exchange, user, skip_empty, since };

@@ -21,6 +21,7 @@ pub mod token;
 pub mod user;
 pub mod users;
 
+pub use guard::is_protected;
 pub use role::Role;
 pub use token::{NewUserToken, UserToken};
 pub use user::{User, UserName};

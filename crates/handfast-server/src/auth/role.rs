@@ -22,7 +22,11 @@ pub enum Action {
     List,
     /// Counts and sizes.
     Statistics,
-    /// Checks a collection.
+    /// Counts the uses of indexes.
+    IndexStatistics,
+    /// Shows cached plans.
+    ReadPlans,
+    /// Checks and maintains a collection.
     Validate,
     /// Writes documents without applying the validator of their collection.
     BypassValidation,
@@ -55,24 +59,53 @@ impl Action {
     /// Returns MongoDB's names of the actions that it covers.
     fn mongodb_names(self) -> &'static [&'static str] {
         match self {
-            Find => &["find", "killCursors", "changeStream"],
+            Find => &["find", "killCursors", "changeStream", "dbHash"],
             Write => &["insert", "update", "remove"],
             Structure => {
                 &["createCollection", "dropCollection", "createIndex", "dropIndex", "collMod", "renameCollectionSameDB"]
             }
             List => &["listCollections", "listIndexes"],
             Statistics => &["collStats", "dbStats"],
-            Validate => &["validate"],
+            IndexStatistics => &["indexStats"],
+            ReadPlans => &["planCacheRead"],
+            Validate => &["validate", "compact", "planCacheIndexFilter", "planCacheWrite"],
             BypassValidation => &["bypassDocumentValidation"],
             DropDatabase => &["dropDatabase"],
             ViewUsers => &["viewUser"],
             ManageUsers => &["createUser", "dropUser", "grantRole", "revokeRole", "changePassword", "changeCustomData"],
             ListDatabases => &["listDatabases"],
-            Monitor => &["serverStatus", "top", "hostInfo", "getCmdLineOpts", "getLog", "getParameter", "inprog"],
-            Control => &["killop", "killAnySession"],
+            Monitor => &[
+                "serverStatus",
+                "top",
+                "hostInfo",
+                "getCmdLineOpts",
+                "getLog",
+                "getParameter",
+                "inprog",
+                "connPoolStats",
+                "getClusterParameter",
+                "getDefaultRWConcern",
+                "listSessions",
+                "replSetGetConfig",
+                "replSetGetStatus",
+            ],
+            Control => &[
+                "killop",
+                "killAnySession",
+                "setParameter",
+                "setClusterParameter",
+                "setDefaultRWConcern",
+                "querySettings",
+                "fsync",
+                "unlock",
+                "logRotate",
+                "dropConnections",
+                "rotateCertificates",
+                "compact",
+            ],
             ReadUsers => &["find"],
-            // MongoDB requires this action for a backup cursor.
-            BackUp => &["fsync"],
+            // MongoDB requires `fsync` for a backup cursor, which `Control` has for the command `fsync`.
+            BackUp => &[],
         }
     }
 }
@@ -104,12 +137,16 @@ struct BuiltInRole {
 
 /// The roles, by MongoDB's names.
 const BUILT_IN_ROLES: &[BuiltInRole] = &[
-    BuiltInRole { name: "read", reach: Reach::Own, actions: &[Find, List, Statistics] },
-    BuiltInRole { name: "readWrite", reach: Reach::Own, actions: &[Find, List, Statistics, Write, Structure] },
+    BuiltInRole { name: "read", reach: Reach::Own, actions: &[Find, List, Statistics, ReadPlans] },
+    BuiltInRole {
+        name: "readWrite",
+        reach: Reach::Own,
+        actions: &[Find, List, Statistics, ReadPlans, Write, Structure],
+    },
     BuiltInRole {
         name: "dbAdmin",
         reach: Reach::Own,
-        actions: &[List, Statistics, Structure, Validate, BypassValidation, DropDatabase],
+        actions: &[List, Statistics, ReadPlans, Structure, Validate, BypassValidation, DropDatabase],
     },
     BuiltInRole { name: "userAdmin", reach: Reach::Own, actions: &[ViewUsers, ManageUsers] },
     BuiltInRole {
@@ -119,6 +156,7 @@ const BUILT_IN_ROLES: &[BuiltInRole] = &[
             Find,
             List,
             Statistics,
+            ReadPlans,
             Write,
             Structure,
             Validate,
@@ -128,23 +166,31 @@ const BUILT_IN_ROLES: &[BuiltInRole] = &[
             ManageUsers,
         ],
     },
-    BuiltInRole { name: "readAnyDatabase", reach: Reach::Any, actions: &[Find, List, Statistics, ListDatabases] },
+    BuiltInRole {
+        name: "readAnyDatabase",
+        reach: Reach::Any,
+        actions: &[Find, List, Statistics, ReadPlans, ListDatabases],
+    },
     BuiltInRole {
         name: "readWriteAnyDatabase",
         reach: Reach::Any,
-        actions: &[Find, List, Statistics, Write, Structure, ListDatabases],
+        actions: &[Find, List, Statistics, ReadPlans, Write, Structure, ListDatabases],
     },
     BuiltInRole {
         name: "dbAdminAnyDatabase",
         reach: Reach::Any,
-        actions: &[List, Statistics, Structure, Validate, BypassValidation, DropDatabase, ListDatabases],
+        actions: &[List, Statistics, ReadPlans, Structure, Validate, BypassValidation, DropDatabase, ListDatabases],
     },
     BuiltInRole { name: "userAdminAnyDatabase", reach: Reach::Any, actions: &[ViewUsers, ManageUsers, ListDatabases] },
-    BuiltInRole { name: "clusterMonitor", reach: Reach::All, actions: &[List, Statistics, ListDatabases, Monitor] },
+    BuiltInRole {
+        name: "clusterMonitor",
+        reach: Reach::All,
+        actions: &[List, Statistics, IndexStatistics, ListDatabases, Monitor],
+    },
     BuiltInRole {
         name: "clusterAdmin",
         reach: Reach::All,
-        actions: &[List, Statistics, DropDatabase, ListDatabases, Monitor, Control],
+        actions: &[List, Statistics, IndexStatistics, DropDatabase, ListDatabases, Monitor, Control],
     },
     BuiltInRole {
         name: "root",
@@ -153,6 +199,8 @@ const BUILT_IN_ROLES: &[BuiltInRole] = &[
             Find,
             List,
             Statistics,
+            IndexStatistics,
+            ReadPlans,
             Write,
             Structure,
             Validate,

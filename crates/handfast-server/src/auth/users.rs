@@ -157,6 +157,7 @@ impl Users {
                 user.roles = roles;
             }
             user.custom_data = change.custom_data.or(user.custom_data.take());
+            Modified::Logins
         })
         .await
     }
@@ -177,9 +178,11 @@ impl Users {
         self.modify(user, |user| {
             user.tokens.retain(|token| !token.has_expired(now));
             is_full = user.tokens.len() >= TOKENS_MAX;
-            if !is_full {
-                user.tokens.push(made.token.clone());
+            if is_full {
+                return Modified::Nothing;
             }
+            user.tokens.push(made.token.clone());
+            Modified::NoLogin
         })
         .await?;
         if is_full {
@@ -199,6 +202,7 @@ impl Users {
             let before = user.tokens.len();
             user.tokens.retain(|token| token.id != id);
             is_there = user.tokens.len() < before;
+            if is_there { Modified::Logins } else { Modified::Nothing }
         })
         .await?;
         Ok(is_there)
@@ -218,7 +222,11 @@ impl Users {
     /// # Errors
     /// `UserNotFound` (11).
     pub async fn grant(&self, name: &UserName, roles: Vec<Role>) -> Result<()> {
-        self.modify(name, |user| user.roles.extend(roles)).await
+        self.modify(name, |user| {
+            user.roles.extend(roles);
+            Modified::Logins
+        })
+        .await
     }
 
     /// Revokes roles; a role that the user does not have is no error.
@@ -226,18 +234,26 @@ impl Users {
     /// # Errors
     /// `UserNotFound` (11).
     pub async fn revoke(&self, name: &UserName, roles: &[Role]) -> Result<()> {
-        self.modify(name, |user| user.roles.retain(|role| !roles.contains(role))).await
+        self.modify(name, |user| {
+            user.roles.retain(|role| !roles.contains(role));
+            Modified::Logins
+        })
+        .await
     }
 
-    async fn modify(&self, name: &UserName, modification: impl FnOnce(&mut User)) -> Result<()> {
+    async fn modify(&self, name: &UserName, modification: impl FnOnce(&mut User) -> Modified) -> Result<()> {
         let changes_lock = self.lock_changes().await;
         let mut user = self.find(name).await?.ok_or_else(|| not_found(name))?;
-        modification(&mut user);
+        let modified = modification(&mut user);
+        if modified == Modified::Nothing {
+            return Ok(());
+        }
         user.roles = distinct(std::mem::take(&mut user.roles))?;
         let (users, filter, document) = (namespace(USERS)?, rawdoc! { "_id": name.id() }, user.to_document());
         let change =
             move |store: Arc<dyn DocumentStore>| async move { store.update_one(&users, filter, document).await };
-        self.change_store(changes_lock, change).await.map(|_| ())
+        let generation = if modified == Modified::Logins { Arc::clone(&self.generation) } else { Arc::default() };
+        self.change_store_then_increment(changes_lock, change, generation).await.map(|_| ())
     }
 
     /// Removes a user.
@@ -337,15 +353,30 @@ impl Users {
         Arc::clone(&self.changing).lock_owned().await
     }
 
-    /// Applies a change, and increments the generation afterwards, even if the change has failed, because it may have been applied. Both
-    /// run in a task of their own, so that they are finished if the caller is cancelled.
+    /// Applies a change of what logins have, and increments the generation afterwards.
     async fn change_store<T, F, C>(&self, changes_lock: OwnedMutexGuard<()>, change: C) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
         C: FnOnce(Arc<dyn DocumentStore>) -> F,
     {
-        let (work, generation) = (change(Arc::clone(&self.store)), Arc::clone(&self.generation));
+        self.change_store_then_increment(changes_lock, change, Arc::clone(&self.generation)).await
+    }
+
+    /// Applies a change, and increments a number afterwards, even if the change has failed, because it may have been applied. Both
+    /// run in a task of their own, so that they are finished if the caller is cancelled.
+    async fn change_store_then_increment<T, F, C>(
+        &self,
+        changes_lock: OwnedMutexGuard<()>,
+        change: C,
+        generation: Arc<AtomicU64>,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+        C: FnOnce(Arc<dyn DocumentStore>) -> F,
+    {
+        let work = change(Arc::clone(&self.store));
         let changing = tokio::spawn(async move {
             let changed = work.await;
             generation.fetch_add(1, Ordering::AcqRel);
@@ -355,6 +386,16 @@ impl Users {
         let broken = |error: tokio::task::JoinError| Error::command(Code::InternalError, error.to_string());
         changing.await.map_err(broken)?
     }
+}
+
+/// What a modification of a user has changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Modified {
+    Nothing,
+    /// Nothing that a login has.
+    NoLogin,
+    /// The roles of logins, or whether they hold.
+    Logins,
 }
 
 const USER_EXISTS: Code = Code(51_003);

@@ -64,17 +64,19 @@ async fn a_login_by_a_token_ends_with_the_token_and_makes_no_other_one() {
     let soon = server.shared.sources.clock.now().timestamp_millis() + 1_000;
     let made = by_password.add_token("reports", Some(bson::DateTime::from_millis(soon))).await.unwrap();
     let mut client = in_process.connect("http 2");
-    assert!(!client.log_in_by_token("hft_0").await.unwrap() && !client.is_by_token());
-    assert!(client.log_in_by_token(&made.text).await.unwrap() && client.is_login_current() && client.is_by_token());
-    let second = client.same_login("http 3");
+    assert!(!client.log_in_by_token("hft_0").await.unwrap());
+    assert!(client.log_in_by_token(&made.text).await.unwrap() && client.is_login_current());
+    let mut second = client.same_login("http 3");
     assert_eq!(client.run("d", &rawdoc! { "find": "c" }).await.double("ok"), 1.0);
     for client in [&client, &second] {
         assert_eq!(client.add_token("x", None).await.unwrap_err().code(), Code::Unauthorized);
-        assert_eq!(client.tokens().await.unwrap_err().code(), Code::Unauthorized);
-        assert_eq!(client.revoke_token(&made.token.id).await.unwrap_err().code(), Code::Unauthorized);
+        assert_eq!(client.tokens(None).await.unwrap_err().code(), Code::Unauthorized);
+        assert_eq!(client.revoke_token(None, &made.token.id).await.unwrap_err().code(), Code::Unauthorized);
     }
+    // A command that has waited meanwhile does nothing more.
     server.clock.advance(std::time::Duration::from_secs(1));
+    assert_eq!(second.run("d", &rawdoc! { "find": "c" }).await.int("code"), 13);
     assert!(!client.is_login_current() && !second.is_login_current(), "its time is over");
     assert!(!client.log_in_by_token(&made.text).await.unwrap());
-    assert_eq!(by_password.tokens().await.unwrap().len(), 1, "it is still shown");
+    assert_eq!(by_password.tokens(None).await.unwrap().len(), 1, "it is still shown");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use async_trait::async_trait;
 use bson::{DateTime, Document, RawDocument, RawDocumentBuf, doc};
-use handfast_http::api::{self, ApiOptions, CommandClient, CommandServer, NotReady};
+use handfast_http::api::{self, ApiOptions, CommandClient, CommandServer, NotReady, TokenOwner};
 use handfast_http::{AccessOptions, ConnectionOptions};
 use handfast_server::auth::{Password, UserName, UserToken};
 use handfast_server::{InProcess, LocalClient, Tls};
@@ -155,12 +155,13 @@ impl CommandClient for ClientOfApi {
         Ok(shown)
     }
 
-    async fn tokens(&mut self) -> handfast_store::Result<Vec<Document>> {
-        Ok(self.0.tokens().await?.iter().map(document).collect())
+    async fn tokens(&mut self, of: Option<&TokenOwner>) -> handfast_store::Result<Vec<Document>> {
+        let tokens = self.0.tokens(of.map(user_name).transpose()?.as_ref()).await?;
+        Ok(tokens.iter().map(document).collect())
     }
 
-    async fn revoke_token(&mut self, id: &str) -> handfast_store::Result<bool> {
-        self.0.revoke_token(id).await
+    async fn revoke_token(&mut self, of: Option<&TokenOwner>, id: &str) -> handfast_store::Result<bool> {
+        self.0.revoke_token(of.map(user_name).transpose()?.as_ref(), id).await
     }
 
     fn user_id(&self) -> Option<[u8; 16]> {
@@ -178,6 +179,10 @@ impl CommandClient for ClientOfApi {
     async fn run(&mut self, database: &str, command: &RawDocument) -> RawDocumentBuf {
         self.0.run(database, command).await
     }
+}
+
+fn user_name(owner: &TokenOwner) -> handfast_store::Result<UserName> {
+    UserName::new(&owner.database, &owner.name)
 }
 
 /// Returns what is shown of a token.

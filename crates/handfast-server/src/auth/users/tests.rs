@@ -195,6 +195,10 @@ async fn a_token_stands_for_its_user_until_it_expires_or_is_revoked() {
     users.change(&ann, Change { roles: Some(vec![role("readWrite")]), ..Change::default() }).await.unwrap();
     assert_eq!(of(&other.text, 1_000).await, Some(ann.clone()));
     let generation = users.generation();
+    let unused = users.add_token(&ann, "unused", at(0), None).await.unwrap();
+    assert!(!users.revoke_token(&ann, "none").await.unwrap());
+    assert_eq!(users.generation(), generation, "no login has changed");
+    assert!(users.revoke_token(&ann, &unused.token.id).await.unwrap());
     assert!(users.revoke_token(&ann, &other.token.id).await.unwrap() && users.generation() > generation);
     assert_eq!(of(&other.text, 1_000).await, None, "it is revoked");
     assert!(!users.revoke_token(&ann, &other.token.id).await.unwrap());
