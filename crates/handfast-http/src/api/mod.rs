@@ -16,12 +16,14 @@
 mod command_server;
 mod dashboard;
 mod events;
+mod exports;
 mod found_patterns;
 mod idempotency;
 mod ledgers;
 mod lists;
 mod login;
 mod metrics;
+mod parameters;
 mod problems;
 mod queues;
 mod readiness;
@@ -63,7 +65,7 @@ use crate::problem::{Problem, ProblemHeaders, ProblemKind};
 use crate::request::{BodyBudget, Call};
 use crate::route::{self, CheckLogin, IDEMPOTENCY_KEY, RequestLimits, RouterOptions};
 
-pub use command_server::{CommandClient, CommandServer, NotReady};
+pub use command_server::{CommandClient, CommandServer, NotReady, TokenOwner};
 pub(crate) use dashboard::problem_page;
 pub(crate) use login::RequestClient;
 

@@ -93,18 +93,22 @@ pub(super) async fn find(client: &mut RequestClient, database: &str, mut command
 /// Runs a command that opens a cursor, and returns the documents of its first batch.
 pub(super) async fn first_batch(client: &mut RequestClient, database: &str, command: Document) -> Result<Found> {
     let collection = command.iter().next().map(|(_, value)| value.clone());
-    let mut reply = client.run(database, &command).await?;
-    let mut cursor = reply.get_document_mut("cursor").map(std::mem::take).unwrap_or_default();
-    let batch = cursor.get_array_mut("firstBatch").map(std::mem::take).unwrap_or_default();
-    let id = cursor.get_i64("id").unwrap_or_default();
+    let (documents, id) = documents_of(client.run(database, &command).await?, "firstBatch");
     if let Some(collection) = collection.filter(|_| id != 0) {
         client.run(database, &doc! { "killCursors": collection, "cursors": [id] }).await?;
     }
+    Ok(Found { documents, has_more: id != 0 })
+}
+
+/// Returns the documents of a reply's batch, and its cursor, which is 0 at the end.
+pub(super) fn documents_of(mut reply: Document, batch: &str) -> (Vec<Document>, i64) {
+    let mut cursor = reply.get_document_mut("cursor").map(std::mem::take).unwrap_or_default();
+    let batch = cursor.get_array_mut(batch).map(std::mem::take).unwrap_or_default();
     let documents = batch.into_iter().filter_map(|value| match value {
         Bson::Document(document) => Some(document),
         _ => None,
     });
-    Ok(Found { documents: documents.collect(), has_more: id != 0 })
+    (documents.collect(), cursor.get_i64("id").unwrap_or_default())
 }
 
 /// Returns the number of documents that match.

@@ -1,15 +1,16 @@
 //! The table of routes.
 
-use super::idempotency::KEY_BYTES_MAX;
-use super::reads::LIMIT_MAX;
+use super::parameters::{
+    BY_STATE, CHANGES, COUNT, ENTRIES, EXPORTED, JOBS, KEY, MOMENTS, OF_QUEUE, OF_USER, PAGE, VERSION,
+};
 use super::{
-    Api, document, events, healthy, ledgers, lists, queues, readiness, server_metrics, statements, synced, tokens,
-    trees, two_phase, updates,
+    Api, document, events, exports, healthy, ledgers, lists, queues, readiness, server_metrics, statements, synced,
+    tokens, trees, two_phase, updates,
 };
 use crate::access::RouteAccess;
 use crate::metrics::MEDIA_TYPE;
 use crate::problem::ProblemKind;
-use crate::route::{IDEMPOTENCY_KEY, Parameter, ParameterValue, Reply, Route, RouteMethod, Tag};
+use crate::route::{Reply, Route, RouteMethod, Tag};
 
 const QUEUES: Tag = Tag {
     name: "queues",
@@ -25,164 +26,6 @@ const TREES: Tag = Tag { name: "trees", description: "Trees of documents that ch
 const TOKENS: Tag =
     Tag { name: "tokens", description: "Tokens of the user who has logged in, which stand for the password" };
 pub(super) const STATE: Tag = Tag { name: "state", description: "Ask how the service is, and what it offers" };
-
-/// The limit on the names and ids of paths, in bytes.
-const NAME_BYTES_MAX: usize = 1_024;
-
-/// The limit on a list of ids, in bytes.
-const NODES_BYTES_MAX: usize = 32 * 1_024;
-
-/// The header of requests that may be sent again.
-const KEY: [Parameter; 1] = [Parameter {
-    name: IDEMPOTENCY_KEY,
-    description: "A name for this request: a request with the name of one that was carried out within a day gets the answer of that one",
-    required: false,
-    value: ParameterValue::Text { length_max: KEY_BYTES_MAX },
-}];
-
-/// The moments of a balance.
-const MOMENTS: [Parameter; 3] = [
-    Parameter {
-        name: "at",
-        description: "The time (RFC 3339) up to which entries count",
-        required: false,
-        value: ParameterValue::Text { length_max: 64 },
-    },
-    Parameter {
-        name: "entry",
-        description: "The id of the last entry that counts",
-        required: false,
-        value: ParameterValue::Text { length_max: NAME_BYTES_MAX },
-    },
-    Parameter {
-        name: "seqId",
-        description: "The place of the last change of the account that counts",
-        required: false,
-        value: ParameterValue::Integer { maximum: i64::MAX as u64 },
-    },
-];
-
-const FROM: Parameter = Parameter {
-    name: "from",
-    description: "The time (RFC 3339) from which changes are returned",
-    required: false,
-    value: ParameterValue::Text { length_max: 64 },
-};
-const TO: Parameter = Parameter {
-    name: "to",
-    description: "The time (RFC 3339) before which changes are returned",
-    required: false,
-    value: ParameterValue::Text { length_max: 64 },
-};
-/// The part of an account's changes.
-const CHANGES: [Parameter; 4] = [
-    FROM,
-    TO,
-    Parameter {
-        name: "after",
-        description: "The number next of the page before, after whose last change this one begins",
-        required: false,
-        value: ParameterValue::Place,
-    },
-    Parameter {
-        name: "limit",
-        description: "The most changes to return; 50 if it is not given",
-        required: false,
-        value: ParameterValue::Integer { maximum: statements::LINES_MAX as u64 },
-    },
-];
-const EXPORTED: [Parameter; 3] = [
-    FROM,
-    TO,
-    Parameter {
-        name: "format",
-        description: "jsonl, a line of JSON for each change, or csv",
-        required: false,
-        value: ParameterValue::OneOf { values: &["jsonl", "csv"] },
-    },
-];
-
-const COUNT: [Parameter; 1] = [Parameter {
-    name: "count",
-    description: "The most findings to show",
-    required: false,
-    value: ParameterValue::Integer { maximum: 1_000 },
-}];
-
-const VERSION: [Parameter; 2] = [
-    Parameter {
-        name: "version",
-        description: "The number of the version; the newest if it is not given",
-        required: false,
-        value: ParameterValue::Integer { maximum: i64::MAX as u64 },
-    },
-    Parameter {
-        name: "items",
-        description: "The ids of the nodes to return, separated by commas; all if it is not given",
-        required: false,
-        value: ParameterValue::Text { length_max: NODES_BYTES_MAX },
-    },
-];
-
-const STATE_OF: Parameter = Parameter {
-    name: "state",
-    description: "The state of those to return; all if it is not given",
-    required: false,
-    value: ParameterValue::Text { length_max: 64 },
-};
-const AFTER: Parameter = Parameter {
-    name: "after",
-    description: "The text next of the page before, after whose last document this one begins",
-    required: false,
-    value: ParameterValue::Text { length_max: NODES_BYTES_MAX },
-};
-const LIMIT: Parameter = Parameter {
-    name: "limit",
-    description: "The most documents to return; 50 if it is not given",
-    required: false,
-    value: ParameterValue::Integer { maximum: LIMIT_MAX as u64 },
-};
-/// The parameters of lists.
-const PAGE: [Parameter; 2] = [AFTER, LIMIT];
-const BY_STATE: [Parameter; 3] = [STATE_OF, AFTER, LIMIT];
-const JOBS: [Parameter; 4] = [
-    STATE_OF,
-    Parameter {
-        name: "type",
-        description: "The type of the jobs to return",
-        required: false,
-        value: ParameterValue::Text { length_max: NAME_BYTES_MAX },
-    },
-    AFTER,
-    LIMIT,
-];
-const ENTRIES: [Parameter; 4] = [
-    STATE_OF,
-    Parameter {
-        name: "account",
-        description: "The id of an account that the entries change",
-        required: false,
-        value: ParameterValue::Text { length_max: NAME_BYTES_MAX },
-    },
-    AFTER,
-    LIMIT,
-];
-
-/// The queue whose events are sent.
-const OF_QUEUE: [Parameter; 2] = [
-    Parameter {
-        name: "database",
-        description: "The database of a queue, for the events of the queue and not of the server",
-        required: false,
-        value: ParameterValue::Text { length_max: NAME_BYTES_MAX },
-    },
-    Parameter {
-        name: "queue",
-        description: "The collection of the queue",
-        required: false,
-        value: ParameterValue::Text { length_max: NAME_BYTES_MAX },
-    },
-];
 
 /// A request that is carried out once for each idempotency key.
 const WRITE: Route<Api> = Route {
@@ -237,7 +80,7 @@ const READ: Route<Api> = Route {
     ..WRITE
 };
 
-pub(super) static ROUTES: [Route<Api>; 53] = [
+pub(super) static ROUTES: [Route<Api>; 54] = [
     Route {
         path: "/v1/{database}/queues/{queue}/jobs",
         operation: "enqueueJob",
@@ -399,8 +242,26 @@ pub(super) static ROUTES: [Route<Api>; 53] = [
         tag: &LEDGERS,
         summary: "Send all changes of an account as a file",
         query: &EXPORTED,
-        reply: Reply::Text { media_types: &statements::MEDIA_TYPES },
+        reply: Reply::Text { media_types: &exports::MEDIA_TYPES },
         handler: |api, call| Box::pin(statements::export(api, call)),
+        ..READ
+    },
+    Route {
+        path: "/v1/{database}/ledgers/{ledger}/export",
+        operation: "exportLedger",
+        tag: &LEDGERS,
+        summary: "Send all entries of a ledger as a file",
+        query: &EXPORTED,
+        reply: Reply::Text { media_types: &exports::MEDIA_TYPES },
+        problems: &[
+            ProblemKind::Forbidden,
+            ProblemKind::OriginRefused,
+            ProblemKind::Missing,
+            ProblemKind::Conflict,
+            ProblemKind::Contended,
+            ProblemKind::Failed,
+        ],
+        handler: |api, call| Box::pin(exports::ledger(api, call)),
         ..READ
     },
     Route {
@@ -687,8 +548,9 @@ pub(super) static ROUTES: [Route<Api>; 53] = [
         operation: "listTokens",
         tag: &TOKENS,
         summary: "Return the tokens of the user, without their secrets",
+        query: &OF_USER,
         reply: Reply::Json { schema: "Tokens" },
-        problems: &[ProblemKind::Forbidden, ProblemKind::OriginRefused, ProblemKind::Conflict],
+        problems: &[ProblemKind::Forbidden, ProblemKind::Missing, ProblemKind::OriginRefused, ProblemKind::Conflict],
         handler: |api, call| Box::pin(tokens::list(api, call)),
         ..READ
     },
@@ -698,6 +560,7 @@ pub(super) static ROUTES: [Route<Api>; 53] = [
         operation: "revokeToken",
         tag: &TOKENS,
         summary: "Revoke a token of the user",
+        query: &OF_USER,
         reply: Reply::Json { schema: "RevokedToken" },
         handler: |api, call| Box::pin(tokens::revoke(api, call)),
         ..STEP
@@ -755,29 +618,3 @@ pub(super) static ROUTES: [Route<Api>; 53] = [
         ..READ
     },
 ];
-
-/// Returns the description of a parameter that paths have.
-pub(super) fn path_parameter(name: &str) -> Parameter {
-    let (name, description) = match name {
-        "database" => ("database", "The database"),
-        "queue" => ("queue", "The collection of the job queue"),
-        "ledger" => ("ledger", "The collection of the ledger's entries"),
-        "collection" => ("collection", "The collection"),
-        "job" => ("job", "The id of a job: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
-        "account" => {
-            ("account", "The id of an account: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON")
-        }
-        "entry" => ("entry", "The id of an entry: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
-        "transaction" => (
-            "transaction",
-            "The id of a two-phase transaction: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON",
-        ),
-        "document" => {
-            ("document", "The id of a main document: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON")
-        }
-        "tree" => ("tree", "The id of a tree: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
-        "token" => ("token", "The id of a token"),
-        _ => ("hold", "The id of a hold: a text, 24 hexadecimal digits for an ObjectId, or Extended JSON"),
-    };
-    Parameter { name, description, required: true, value: ParameterValue::Text { length_max: NAME_BYTES_MAX } }
-}

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::parameters::path_parameter;
 use super::queues::WAIT_MILLIS_MAX;
-use super::routes::path_parameter;
 use crate::openapi::{Description, Login, object};
 
 pub(super) fn description() -> Description {

@@ -3,7 +3,7 @@
 use bson::{Bson, Document, doc};
 use csv::{Terminator, WriterBuilder};
 use handfast_mql::Code;
-use handfast_store::Error as StoreError;
+use handfast_store::{Error as StoreError, Namespace};
 use serde_json::{Value, json};
 
 use super::record::{Entry, EntryChange};
@@ -42,8 +42,14 @@ pub enum ExportFormat {
 
 /// The pages of an export.
 pub struct Export<'l> {
-    ledger: &'l Ledger,
     pages: Pages<'l>,
+    lines: EntryLines,
+}
+
+/// The documents of entries as lines of text, for callers that read the documents themselves.
+pub struct EntryLines {
+    entries: Namespace,
+    fields: LedgerFields,
     format: ExportFormat,
     begun: bool,
 }
@@ -56,8 +62,9 @@ impl Ledger {
     /// [`Error::Store`] if the store fails: a store without the index, which opening the ledger creates, may refuse to
     /// sort a large ledger.
     pub async fn export(&self, format: ExportFormat) -> Result<Export<'_>> {
-        let pages = self.entries.pages_in_order(&Document::new(), &by_time(self.fields()), PAGE).await?;
-        Ok(Export { ledger: self, pages, format, begun: false })
+        let lines = EntryLines::new(self.entries.namespace().clone(), self.fields().clone(), format);
+        let pages = self.entries.pages_in_order(&Document::new(), &lines.order(), PAGE).await?;
+        Ok(Export { pages, lines })
     }
 }
 
@@ -68,20 +75,40 @@ impl Export<'_> {
     /// [`Error::Damaged`] for a document that is not an entry.
     pub async fn next(&mut self) -> Result<Option<String>> {
         let page = self.pages.next().await?.unwrap_or_default();
-        let is_first = !std::mem::replace(&mut self.begun, true);
-        let text = match self.format {
-            ExportFormat::Json => self.json_lines(&page)?,
-            ExportFormat::Csv => self.csv_lines(&page, is_first)?,
-        };
+        let text = self.lines.of(&page)?;
         Ok((!text.is_empty()).then_some(text))
+    }
+}
+
+impl EntryLines {
+    /// Begins the lines of the entries of a collection.
+    pub fn new(entries: Namespace, fields: LedgerFields, format: ExportFormat) -> Self {
+        EntryLines { entries, fields, format, begun: false }
+    }
+
+    /// Returns the order of an export, as the sort of a find.
+    pub fn order(&self) -> Document {
+        by_time(&self.fields)
+    }
+
+    /// Returns the lines of the next documents, each with its end; the first ones begin with the header of the format, if it has one.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for a document that is not an entry.
+    pub fn of(&mut self, page: &[Document]) -> Result<String> {
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        match self.format {
+            ExportFormat::Json => self.json_lines(page),
+            ExportFormat::Csv => self.csv_lines(page, is_first),
+        }
     }
 
     fn json_lines(&self, page: &[Document]) -> Result<String> {
         let mut text = String::new();
         for document in page {
             // The export has only entries that can be read.
-            self.ledger.read(document)?;
-            text.push_str(&exact(document, self.ledger.fields()).to_string());
+            Entry::read(&self.entries, document, &self.fields)?;
+            text.push_str(&exact(document, &self.fields).to_string());
             text.push('\n');
         }
         Ok(text)
@@ -93,7 +120,7 @@ impl Export<'_> {
             writer.write_record(CSV_COLUMNS).map_err(unwritable)?;
         }
         for document in page {
-            for cells in csv_rows(&self.ledger.read(document)?) {
+            for cells in csv_rows(&Entry::read(&self.entries, document, &self.fields)?) {
                 writer.write_record(&cells).map_err(unwritable)?;
             }
         }

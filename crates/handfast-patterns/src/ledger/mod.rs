@@ -99,7 +99,7 @@ pub use account::{Account, Accounts, Cache, NewAccount};
 pub use balance::{AsOf, Balance, Line};
 pub use cancel::{Cancel, REASON_CHARACTERS_MAX};
 pub use entry::{CHANGES_MAX, Change, Link, NewEntry, VALUE_MAX};
-pub use export::{Export, ExportFormat};
+pub use export::{EntryLines, Export, ExportFormat};
 pub use finding::{Amount, Finding, Gap};
 pub use hold::{Authorisation, Capture, Resolution};
 pub use lost::ABANDONED_MAX;
@@ -380,6 +380,6 @@ impl Ledger {
     }
 
     fn read(&self, document: &Document) -> Result<Entry> {
-        Entry::read(&self.entries, document, self.fields())
+        Entry::read(self.entries.namespace(), document, self.fields())
     }
 }

@@ -1,11 +1,12 @@
 //! The document of an entry.
 
 use bson::{Bson, DateTime, Document, doc};
+use handfast_store::Namespace;
 
 use super::account::{Account, Cache};
 use super::entry::{Draft, VALUE_MAX, check_id};
 use super::{EntryState, Ledger, LedgerFields, Link, Proc, Status};
-use crate::steps::Steps;
+use crate::steps::damaged;
 use crate::value::{array, date, parsed, same_id};
 use crate::{Error, Result};
 
@@ -168,7 +169,7 @@ impl Entry {
     ///
     /// # Errors
     /// [`Error::Damaged`], which says what is wrong.
-    pub(super) fn read(steps: &Steps, document: &Document, fields: &LedgerFields) -> Result<Self> {
+    pub(super) fn read(entries: &Namespace, document: &Document, fields: &LedgerFields) -> Result<Self> {
         let read = || -> Result<Self, Box<dyn std::error::Error>> {
             let changes = array(document, &fields.changes)?.iter().map(|change| match change {
                 Bson::Document(change) => EntryChange::read(change, fields),
@@ -188,7 +189,7 @@ impl Entry {
                 metadata: document.get_document(&fields.metadata).cloned().unwrap_or_default(),
             })
         };
-        read().map_err(|error| steps.damaged(document, error))
+        read().map_err(|error| damaged(entries, document, error))
     }
 }
 

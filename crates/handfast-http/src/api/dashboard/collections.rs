@@ -13,6 +13,8 @@ use super::values::{grouped, size};
 use crate::problem::ProblemKind;
 use crate::request::Call;
 
+/// The problems of what has no sizes, or none that the user may see.
+const IS_WITHOUT_SIZES: [ProblemKind; 3] = [ProblemKind::Forbidden, ProblemKind::InvalidRequest, ProblemKind::Missing];
 /// Limit on the collections of a page.
 const SHOWN_MAX: usize = 1_000;
 
@@ -29,8 +31,10 @@ pub(super) async fn page(api: &Api, call: Call) -> Result<Response> {
             }
             shown += 1;
             let stats = match client.run(&database, &doc! { "collStats": collection.as_str() }).await {
-                Err(problem) if problem.kind == ProblemKind::Forbidden => Document::new(),
-                stats => stats?,
+                Ok(stats) => stats,
+                // A view has no sizes, and a collection may be gone by now.
+                Err(problem) if IS_WITHOUT_SIZES.contains(&problem.kind) => Document::new(),
+                Err(problem) => return Err(problem),
             };
             let bytes = |name: &str| text(size(integer(&stats, name)));
             rows.push(vec![

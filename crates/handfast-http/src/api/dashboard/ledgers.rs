@@ -85,6 +85,12 @@ pub(super) async fn one(api: &Api, call: Call) -> Result<Response> {
     html!(page.body, "<div id=\"tabs\" data-region>");
     page.body.push(&tabs("Lists of the ledger", &own, "show", show, &LISTS.map(tab)));
     html!(page.body, "</div>");
+    let file = format!("/v1/{}/ledgers/{}/export?format", encoded(database), encoded(name));
+    html!(page.body, "<p>All entries as a file: ");
+    page.body.push(&link(&format!("{file}=jsonl"), "JSON Lines"));
+    html!(page.body, ", ");
+    page.body.push(&link(&format!("{file}=csv"), "CSV"));
+    html!(page.body, "</p>");
     let is_accounts = show.is_empty();
     let (collection, filter) = match show {
         "" => (account_collection(&ledger), Document::new()),
