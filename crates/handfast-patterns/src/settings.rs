@@ -150,13 +150,20 @@ impl SettingsRecord {
         }
     }
 
-    /// Checks that the pattern's collection does not hold the records of another pattern.
+    /// Checks that the pattern's collection compares strings by their bytes, and does not hold the records of another pattern.
     async fn check_pattern(&self) -> Result<()> {
         let place = self.namespace();
-        let Some(pattern) = place.collection().strip_suffix(SUFFIX).filter(|name| name.ends_with(SUFFIX)) else {
+        let Some(name) = place.collection().strip_suffix(SUFFIX) else { return Ok(()) };
+        let pattern = self.steps.at(Namespace::new(place.database(), name)?);
+        if pattern.has_default_collation().await? {
+            return Err(Error::invalid(format!(
+                "{} has a default collation, under which different ids and names would be equal: use a collection without one",
+                pattern.namespace()
+            )));
+        }
+        if !name.ends_with(SUFFIX) {
             return Ok(());
-        };
-        let pattern = self.steps.at(Namespace::new(place.database(), pattern)?);
+        }
         let is_record = doc! { "revision": { "$exists": true }, "settings": { "$type": "object" } };
         if pattern.find_one(&is_record).await?.is_none() {
             return Ok(());

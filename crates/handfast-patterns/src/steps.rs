@@ -177,6 +177,11 @@ impl Steps {
 
     /// Returns the documents that match one of these filters, which exclude each other, one at a time: those of the
     /// first filter first, each group in this order, which an index must have. It reads `page` documents at once.
+    /// Returns whether strings are not compared by their bytes in the collection.
+    pub(crate) async fn has_default_collation(&self) -> Result<bool> {
+        Ok(again(|| self.store.collection_options(&self.namespace)).await?.collation.is_some())
+    }
+
     pub(crate) fn each_of(&self, filters: impl IntoIterator<Item = Document>, sort: Document, page: u32) -> Each<'_> {
         let filters: Vec<_> = filters.into_iter().collect();
         Each { steps: self, filters: filters.into_iter(), sort, page, pages: None, found: Vec::new().into_iter() }
@@ -314,8 +319,7 @@ impl Steps {
     }
 
     pub(crate) fn damaged(&self, document: &Document, what: impl std::fmt::Display) -> Error {
-        let id = document.get("_id").map_or_else(|| "without _id".to_owned(), ToString::to_string);
-        Error::Damaged { namespace: self.namespace.to_string(), id, what: what.to_string() }
+        damaged(&self.namespace, document, what)
     }
 
     fn read(&self, document: &RawDocumentBuf) -> Result<Document> {
@@ -325,6 +329,12 @@ impl Steps {
             what: error.to_string(),
         })
     }
+}
+
+/// Returns the error for a document that is not what its collection has.
+pub(crate) fn damaged(namespace: &Namespace, document: &Document, what: impl std::fmt::Display) -> Error {
+    let id = document.get("_id").map_or_else(|| "without _id".to_owned(), ToString::to_string);
+    Error::Damaged { namespace: namespace.to_string(), id, what: what.to_string() }
 }
 
 /// The pages of a find.

@@ -53,10 +53,10 @@ impl JobError {
     }
 }
 
-/// Converts an error of any type, or a text, into [`JobError::Retry`].
-impl<E: Error> From<E> for JobError {
+/// Converts an error of any type into [`JobError::Retry`], or into the [`JobError`] that is within it.
+impl<E: Error + 'static> From<E> for JobError {
     fn from(error: E) -> Self {
-        JobError::Retry(error.to_string())
+        JobError::of(&error)
     }
 }
 
@@ -112,6 +112,8 @@ mod tests {
         for (error, expected) in errors {
             assert_eq!(JobError::of(&*error), *expected, "{error}");
         }
+        let handler = || -> Result<(), JobError> { Err(std::io::Error::other(give_up.clone().into_error()))? };
+        assert_eq!(handler(), Err(give_up.clone()));
     }
 
     #[test]
