@@ -32,9 +32,9 @@ OPERATOR = r"\$[a-z][A-Za-z0-9]*"
 # Names in the language's sources that no script has to ask for.
 NOT_ASKED = {
     # refused by name, as the documentation of the language says
-    "$accumulator", "$array", "$changeStream", "$changeStreamSplitLargeEvent", "$collStats", "$currentOp",
-    "$geoIntersects", "$geoNear", "$geoWithin", "$indexStats", "$listLocalSessions",
-    "$listSampledQueries", "$listSearchIndexes", "$listSessions", "$meta", "$near", "$nearSphere", "$planCacheStats",
+    "$accumulator", "$array", "$changeStream", "$changeStreamSplitLargeEvent", "$currentOp",
+    "$geoIntersects", "$geoNear", "$geoWithin", "$listLocalSessions",
+    "$listSampledQueries", "$listSearchIndexes", "$listSessions", "$meta", "$near", "$nearSphere",
     "$querySettings", "$rankFusion", "$score", "$scoreFusion", "$search", "$searchMeta",
     "$shardedDataDistribution", "$vectorSearch", "$within",
     # parts of a reference to a document, and fields in examples

@@ -129,9 +129,19 @@ struct Table {
 pub(crate) struct Cursors {
     table: Arc<Table>,
     limits: CursorLimits,
+    /// The time after which an idle cursor is closed, in milliseconds: that of the limits, until `setParameter` changes it.
+    idle_timeout_millis: AtomicU64,
     random: Arc<dyn Random>,
     opened: AtomicU64,
     timed_out: AtomicU64,
+}
+
+/// A cursor on which no `getMore` works.
+pub(crate) struct IdleCursor {
+    pub(crate) description: Description,
+    pub(crate) is_change_stream: bool,
+    /// The end of the command that used it last, since the clock's start.
+    pub(crate) since: Duration,
 }
 
 /// The counts of cursors for `serverStatus`.
@@ -146,7 +156,18 @@ pub(crate) struct CursorCounts {
 impl Cursors {
     pub(crate) fn new(limits: CursorLimits, random: Arc<dyn Random>) -> Self {
         let table = Arc::new(Table { entries: Mutex::new(HashMap::new()) });
-        Cursors { table, limits, random, opened: AtomicU64::new(0), timed_out: AtomicU64::new(0) }
+        let idle_timeout_millis = AtomicU64::new(u64::try_from(limits.idle_timeout.as_millis()).unwrap_or(u64::MAX));
+        Cursors { table, limits, idle_timeout_millis, random, opened: AtomicU64::new(0), timed_out: AtomicU64::new(0) }
+    }
+
+    /// Returns the time after which an idle cursor is closed, in milliseconds.
+    pub(crate) fn idle_timeout_millis(&self) -> u64 {
+        self.idle_timeout_millis.load(Ordering::Relaxed)
+    }
+
+    /// Changes this time until the server stops.
+    pub(crate) fn set_idle_timeout_millis(&self, millis: u64) {
+        self.idle_timeout_millis.store(millis, Ordering::Relaxed);
     }
 
     /// Keeps a cursor for `getMore`, and returns its id.
@@ -264,12 +285,27 @@ impl Cursors {
 
     /// Closes the cursors without a `getMore` for the idle timeout.
     pub(crate) fn expire(&self, now: Duration) {
-        let timeout = self.limits.idle_timeout;
+        let timeout = Duration::from_millis(self.idle_timeout_millis());
         let expired = self.remove_where(|entry| match entry.state {
             State::Idle(_, since) => !entry.description.no_timeout && now.saturating_sub(since) >= timeout,
             State::Taken => false,
         });
         self.timed_out.fetch_add(expired, Ordering::Relaxed);
+    }
+
+    /// Returns the cursors on which no `getMore` works, with their ids, in the order of the ids.
+    pub(crate) fn idle(&self) -> Vec<(i64, IdleCursor)> {
+        let entries = lock(&self.table.entries);
+        let idle = entries.iter().filter_map(|(id, entry)| match entry.state {
+            State::Idle(_, since) => {
+                let (description, is_change_stream) = (entry.description.clone(), entry.is_change_stream);
+                Some((*id, IdleCursor { description, is_change_stream, since }))
+            }
+            State::Taken => None,
+        });
+        let mut idle: Vec<_> = idle.collect();
+        idle.sort_unstable_by_key(|(id, _)| *id);
+        idle
     }
 
     fn remove_where(&self, condition: impl Fn(&Entry) -> bool) -> u64 {

@@ -64,15 +64,10 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
     let waits = matches!(request.body.get("maxAwaitTimeMS"), Ok(Some(_)));
     let waited = outcome.as_ref().map_or(Duration::ZERO, |answer| answer.waited);
     let took = if waits { Duration::ZERO } else { shared.now().saturating_sub(began).saturating_sub(waited) };
-    count(shared, client, request, command, took, outcome.is_err());
+    let ended = EndedCommand { took, statistics: &statistics, error: outcome.as_ref().err() };
+    count(shared, client, request, command, &ended);
     if took >= Duration::from_millis(shared.slow_millis()) {
-        log_slow(
-            shared,
-            client,
-            request,
-            command,
-            &SlowCommand { took, statistics: &statistics, error: outcome.as_ref().err() },
-        );
+        log_slow(shared, client, request, command, &ended);
     }
     if request.access.writes() && !outcome.as_ref().is_ok_and(|answer| answer.unchanged) {
         signal_write(shared, request, command);
@@ -246,15 +241,12 @@ pub(crate) fn time_is_over() -> CommandError {
     CommandError::new(Code::MaxTimeMSExpired, "operation exceeded time limit")
 }
 
-fn count(
-    shared: &Shared,
-    client: &Client,
-    request: &Request<'_>,
-    command: &'static Command,
-    took: Duration,
-    failed: bool,
-) {
-    shared.metrics.count_command(command.name, took, failed);
+/// The errors of requests that have used no collection: a missing login or right, and an invalid name.
+const REFUSED: [Code; 3] = [Code::Unauthorized, Code::AuthenticationFailed, Code::InvalidNamespace];
+
+fn count(shared: &Shared, client: &Client, request: &Request<'_>, command: &'static Command, ended: &EndedCommand<'_>) {
+    let took = ended.took;
+    shared.metrics.count_command(command.name, took, ended.error.is_some());
     let operations = &shared.metrics.operations;
     match command.properties.counter {
         Counter::PerStatement => {}
@@ -262,12 +254,15 @@ fn count(
         Counter::GetMore => operations.getmore.add(1),
         Counter::Command => operations.command.add(1),
     }
-    if request.access != Access::Server {
+    // A client that may not use a collection must not fill the table of collections.
+    let is_refused = ended.error.is_some_and(|error| REFUSED.contains(&error.code));
+    if request.access != Access::Server && !is_refused {
         let write = request.access == Access::Write;
         if command.properties.counter != Counter::GetMore {
             shared.metrics.count_latency(write, took);
         }
-        client.count(&shared.metrics, request.database, collection(request), write, took);
+        let plans = ended.statistics.plan_summary();
+        client.count(&shared.metrics, (request.database, collection(request)), write, took, &plans);
     }
 }
 
@@ -284,15 +279,15 @@ fn collection<'a>(request: &Request<'a>) -> &'a str {
     }
 }
 
-/// The facts about a slow command that its log line shows.
-struct SlowCommand<'c> {
+/// The facts about a command that has ended, which are counted, and which the log shows if it was slow.
+struct EndedCommand<'c> {
     took: Duration,
     statistics: &'c OperationStatistics,
     error: Option<&'c CommandError>,
 }
 
-fn log_slow(shared: &Shared, client: &Client, request: &Request<'_>, command: &Command, slow: &SlowCommand<'_>) {
-    let SlowCommand { took, statistics, error } = *slow;
+fn log_slow(shared: &Shared, client: &Client, request: &Request<'_>, command: &Command, ended: &EndedCommand<'_>) {
+    let EndedCommand { took, statistics, error } = *ended;
     info!(
         command = command.name,
         namespace = namespace(request),

@@ -76,10 +76,25 @@ impl CommandError {
         text(self.applied, &self.message)
     }
 
+    /// Returns MongoDB's name of the code.
     pub(crate) fn name(&self) -> Cow<'static, str> {
-        self.code.name()
+        match SERVER_CODES.iter().find(|(code, _)| *code == self.code) {
+            Some((_, name)) => Cow::Borrowed(name),
+            None => self.code.name(),
+        }
     }
 }
+
+pub(crate) const NO_REPLICATION_ENABLED: Code = Code(76);
+pub(crate) const COMMAND_FAILED: Code = Code(125);
+pub(crate) const INVALID_SSL_CONFIGURATION: Code = Code(140);
+
+/// The names of codes that only commands of the server return, so that the language and the stores do not know them.
+const SERVER_CODES: [(Code, &str); 3] = [
+    (NO_REPLICATION_ENABLED, "NoReplicationEnabled"),
+    (COMMAND_FAILED, "CommandFailed"),
+    (INVALID_SSL_CONFIGURATION, "InvalidSSLConfiguration"),
+];
 
 impl From<handfast_store::Error> for CommandError {
     fn from(error: handfast_store::Error) -> Self {

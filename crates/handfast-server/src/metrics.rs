@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::DateTime;
-use handfast_store::Durations;
+use handfast_store::{Durations, PlanSummary};
 
 use crate::lock::lock;
 
 /// The number of collections that `top` counts. Further ones are not counted.
 const NAMESPACES_MAX: usize = 10_000;
+/// The number of different plans of a collection that are counted; there are few more than the collection has indexes.
+const PLANS_MAX: usize = 500;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -92,11 +94,67 @@ struct CommandCounters {
 pub(crate) struct NamespaceCounters {
     reads: Timed,
     writes: Timed,
+    plans: Mutex<PlanCounts>,
+}
+
+/// The numbers of commands that searched a collection, by their plans.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlanCounts {
+    /// The moment from which they are counted; `None` for the start of the server.
+    pub(crate) since: Option<DateTime>,
+    /// The counts by the text of a plan, such as `IXSCAN { a: 1 }`.
+    counts: HashMap<String, u64>,
+}
+
+impl PlanCounts {
+    /// Returns the number of commands that had this plan.
+    pub(crate) fn of(&self, plan: &PlanSummary) -> u64 {
+        self.counts.get(&plan.to_string()).copied().unwrap_or(0)
+    }
+}
+
+/// Returns the plans of a text such as `IXSCAN { a: 1, b: 1 }, COLLSCAN`.
+fn single(mut plans: &str) -> impl Iterator<Item = &str> {
+    const SEPARATORS: [&str; 4] = [", IXSCAN {", ", COLLSCAN", ", IDHACK", ", EOF"];
+    std::iter::from_fn(move || {
+        if plans.is_empty() {
+            return None;
+        }
+        let end = SEPARATORS.iter().filter_map(|separator| plans.find(separator)).min().unwrap_or(plans.len());
+        let (plan, rest) = plans.split_at_checked(end)?;
+        plans = rest.strip_prefix(", ").unwrap_or_default();
+        Some(plan)
+    })
 }
 
 impl NamespaceCounters {
     pub(crate) fn count(&self, write: bool, time: Duration) {
         if write { &self.writes } else { &self.reads }.add(time);
+    }
+
+    /// Counts the plans of a command, such as `IXSCAN { a: 1 }, COLLSCAN`, each once. Those of a `$lookup` are among them: to count a use too
+    /// many is better than to call an index unused.
+    pub(crate) fn count_plans(&self, plans: &str) {
+        if plans.is_empty() {
+            return;
+        }
+        let mut counted = lock(&self.plans);
+        for plan in single(plans) {
+            if let Some(count) = counted.counts.get_mut(plan) {
+                *count += 1;
+            } else if counted.counts.len() < PLANS_MAX {
+                counted.counts.insert(plan.to_owned(), 1);
+            }
+        }
+    }
+
+    fn usage(&self) -> NamespaceUse {
+        NamespaceUse { reads: self.reads.get(), writes: self.writes.get() }
+    }
+
+    /// Begins to count plans anew.
+    fn forget_plans(&self, now: DateTime) {
+        *lock(&self.plans) = PlanCounts { since: Some(now), counts: HashMap::new() };
     }
 }
 
@@ -227,11 +285,40 @@ impl Metrics {
 
     /// Returns the counters of each collection that was read or written.
     pub fn namespaces(&self) -> Vec<(String, NamespaceUse)> {
-        let used =
-            |counters: &NamespaceCounters| NamespaceUse { reads: counters.reads.get(), writes: counters.writes.get() };
         let mut namespaces: Vec<_> =
-            lock(&self.namespaces).iter().map(|(name, counters)| (name.clone(), used(counters))).collect();
+            lock(&self.namespaces).iter().map(|(name, counters)| (name.clone(), counters.usage())).collect();
         namespaces.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         namespaces
+    }
+
+    /// Returns the counters of one collection; zeros if it was not used.
+    pub(crate) fn namespace_use(&self, namespace: &str) -> NamespaceUse {
+        lock(&self.namespaces).get(namespace).map(|counters| counters.usage()).unwrap_or_default()
+    }
+
+    /// Returns the numbers of commands that searched a collection, by their plans; `None` if they were not counted, because there are too many
+    /// collections.
+    pub(crate) fn plans(&self, namespace: &str) -> Option<PlanCounts> {
+        let namespaces = lock(&self.namespaces);
+        match namespaces.get(namespace) {
+            Some(counters) => Some(lock(&counters.plans).clone()),
+            None => (namespaces.len() < NAMESPACES_MAX).then(PlanCounts::default),
+        }
+    }
+
+    /// Begins to count the plans of a collection anew, because it or one of its indexes was dropped.
+    pub(crate) fn forget_plans(&self, namespace: &str, now: DateTime) {
+        if let Some(counters) = lock(&self.namespaces).get(namespace) {
+            counters.forget_plans(now);
+        }
+    }
+
+    /// Begins to count the plans of all collections of a database anew, because it was dropped.
+    pub(crate) fn forget_plans_of_database(&self, database: &str, now: DateTime) {
+        for (namespace, counters) in lock(&self.namespaces).iter() {
+            if namespace.strip_prefix(database).is_some_and(|rest| rest.starts_with('.')) {
+                counters.forget_plans(now);
+            }
+        }
     }
 }

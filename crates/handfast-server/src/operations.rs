@@ -170,6 +170,12 @@ impl Operations {
         list
     }
 
+    /// Returns the connections that run no command, in the order in which they were opened.
+    pub(crate) fn idle(&self) -> Vec<Arc<Client>> {
+        let is_idle = |client: &&Arc<Client>| lock(&client.command_slot.running).is_none();
+        lock(&self.clients).values().filter(is_idle).map(Arc::clone).collect()
+    }
+
     /// Kills a command. Returns `false` if there is none of that id.
     pub(crate) fn kill(&self, id: i32) -> bool {
         lock(&self.clients).values().any(|client| client.command_slot.kill_if(|running| running.id == id))

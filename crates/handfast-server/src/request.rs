@@ -291,7 +291,7 @@ pub(crate) fn check_written(namespace: &Namespace) -> CommandResult<()> {
     let collection = namespace.collection();
     let is_open = match namespace.database() {
         // The roles decide who may write to these.
-        "admin" => matches!(collection, "system.users" | "system.roles" | "system.version" | "system.keys"),
+        "admin" => matches!(collection, "system.users" | "system.keys"),
         _ => false,
     };
     if !collection.starts_with("system.") || collection == "system.js" || is_open {
@@ -335,7 +335,7 @@ fn max_time(value: RawBsonRef<'_>) -> CommandResult<Option<Duration>> {
     }
 }
 
-fn write_concern(document: &RawDocument) -> CommandResult<WriteConcern> {
+pub(crate) fn write_concern(document: &RawDocument) -> CommandResult<WriteConcern> {
     let mut arguments = Arguments::of_document("writeConcern", document)?;
     let journaled = arguments.lenient_flag("j")?.unwrap_or(false);
     let synced = arguments.lenient_flag("fsync")?.unwrap_or(false);
@@ -373,7 +373,7 @@ pub(crate) const EXTERNAL: &str = "$external";
 
 /// Reads the read concern. There is one copy of the data, and reads see committed writes only, so every level is fulfilled, and so is
 /// every `afterClusterTime` that a client has received.
-fn read_concern(document: &RawDocument) -> CommandResult<ReadConcern<'_>> {
+pub(crate) fn read_concern(document: &RawDocument) -> CommandResult<ReadConcern<'_>> {
     let mut arguments = Arguments::of_document("readConcern", document)?;
     let level = arguments.text("level")?;
     arguments.ignored(&["provenance"])?;

@@ -97,6 +97,8 @@ pub(crate) struct OpenTransaction {
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// The time at which it began, since the clock's start.
     pub(crate) since: Duration,
+    /// The time that it may be open.
+    pub(crate) lifetime: Duration,
     /// The level of its read concern.
     pub(crate) read_concern: Option<String>,
 }

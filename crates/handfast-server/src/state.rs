@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use bson::RawBsonRef;
 use bson::oid::ObjectId;
 use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::{DateTime, RawBsonRef};
 use handfast_store::Sources;
 use handfast_txn::Database;
 use tokio::sync::watch;
@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) write_signals: WriteSignals,
     /// The time, in milliseconds, from which a command is logged as slow.
     slow_millis: AtomicU64,
+    /// The time, in milliseconds, that a transaction may be open.
+    transaction_lifetime_millis: AtomicU64,
     next_request_id: AtomicI32,
 }
 
@@ -93,6 +95,9 @@ impl Shared {
             fail_points: options.test_commands.then(FailPoints::default),
             write_signals: WriteSignals::default(),
             slow_millis: AtomicU64::new(u64::try_from(options.slow_operation.as_millis()).unwrap_or(u64::MAX)),
+            transaction_lifetime_millis: AtomicU64::new(
+                u64::try_from(options.transaction_lifetime.as_millis()).unwrap_or(u64::MAX),
+            ),
             next_request_id: AtomicI32::new(1),
             sources,
             options,
@@ -114,9 +119,26 @@ impl Shared {
         self.slow_millis.store(millis, Ordering::Relaxed);
     }
 
+    /// Returns the time that a transaction may be open.
+    pub(crate) fn transaction_lifetime(&self) -> Duration {
+        Duration::from_millis(self.transaction_lifetime_millis.load(Ordering::Relaxed))
+    }
+
+    /// Changes this time, for transactions that begin later, until the server stops.
+    pub(crate) fn set_transaction_lifetime(&self, lifetime: Duration) {
+        let millis = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        self.transaction_lifetime_millis.store(millis, Ordering::Relaxed);
+    }
+
     /// Returns the time since the server was started.
     pub(crate) fn uptime(&self) -> Duration {
         self.now().saturating_sub(self.started)
+    }
+
+    /// Returns the moment at which the server was started.
+    pub(crate) fn started_at(&self) -> DateTime {
+        let ago = i64::try_from(self.uptime().as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(self.sources.clock.now().timestamp_millis().saturating_sub(ago))
     }
 
     /// Returns the id of the next message that the server sends.
@@ -260,16 +282,25 @@ impl Client {
         self.dialled.get().unwrap_or(&self.local)
     }
 
-    /// Counts a use of a collection. Most connections use the same one again, whose counters are then not looked up.
-    pub(crate) fn count(&self, metrics: &Metrics, database: &str, collection: &str, write: bool, time: Duration) {
+    /// Counts a use of a collection, and the plans by which it was searched. Most connections use the same one again, whose counters are then not looked up.
+    pub(crate) fn count(
+        &self,
+        metrics: &Metrics,
+        (database, collection): (&str, &str),
+        write: bool,
+        time: Duration,
+        plans: &str,
+    ) {
         let mut used_last = lock(&self.used_last);
         if let Some(used) = used_last.as_ref().filter(|used| used.is(database, collection)) {
             used.counters.count(write, time);
+            used.counters.count_plans(plans);
             return;
         }
         let name = [database, ".", collection].concat();
         if let Some(counters) = metrics.namespace(&name) {
             counters.count(write, time);
+            counters.count_plans(plans);
             *used_last = Some(UsedNamespace { name, counters });
         }
     }

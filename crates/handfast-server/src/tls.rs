@@ -1,17 +1,22 @@
 //! TLS of the connections over TCP, by rustls: versions 1.2 and 1.3.
 //!
-//! The files are read once, at the start. A handshake that fails or does not finish in time ends its connection.
+//! The files are read at the start; `rotateCertificates` reads the certificate and its key again. A handshake that fails or does not
+//! finish in time ends its connection.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use handfast_wire::{HEADER_BYTES, Header, OpCode};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{InvalidMessage, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
+
+use crate::lock::lock;
 
 /// The files of the TLS settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +60,25 @@ impl TlsError {
 
 /// A server certificate with its key, and the authorities that sign certificates of clients.
 #[derive(Clone)]
-pub struct Tls(Arc<ServerConfig>);
+pub struct Tls {
+    config: Arc<ServerConfig>,
+    certificate: Arc<Certificate>,
+}
+
+/// The certificate that the server shows, with its files.
+#[derive(Debug)]
+struct Certificate {
+    certificate: PathBuf,
+    key: PathBuf,
+    /// The certificate that new connections get.
+    current: Mutex<Arc<CertifiedKey>>,
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&lock(&self.current)))
+    }
+}
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -70,10 +93,9 @@ impl Tls {
     /// Fails if a file cannot be read or parsed, or the key does not belong to the certificate.
     pub fn load(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let chain = certificates(TlsFile::Certificate, certificate)?;
+        let current = Mutex::new(Arc::new(read_certificate(certificate, key, &provider)?));
+        let shown = Arc::new(Certificate { certificate: certificate.to_owned(), key: key.to_owned(), current });
         let wrong = TlsError::content;
-        let secret = PrivateKeyDer::from_pem_file(key)
-            .map_err(|error| TlsError::pem(TlsFile::Key, key, "private key", &error))?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong(TlsFile::Certificate, certificate, error.to_string()))?;
@@ -89,27 +111,48 @@ impl Tls {
                 builder.with_client_cert_verifier(verifier.map_err(|error| refused(error.to_string()))?)
             }
         };
-        let config = builder.with_single_cert(chain, secret).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => {
-                let why = format!("the key does not belong to the certificate in {}", certificate.display());
-                wrong(TlsFile::Key, key, why)
-            }
-            other => {
-                let why = format!("it cannot be used, a certificate of X.509 version 3 is needed: {other}");
-                wrong(TlsFile::Certificate, certificate, why)
-            }
-        })?;
-        Ok(Tls(Arc::new(config)))
+        let config = builder.with_cert_resolver(Arc::clone(&shown) as Arc<dyn ResolvesServerCert>);
+        Ok(Tls { config: Arc::new(config), certificate: shown })
     }
 
-    /// Returns the configuration that was read from the files.
+    /// Reads the files of the certificate and of its key again, for connections that begin later. The authorities of clients stay those
+    /// of the start.
+    ///
+    /// # Errors
+    /// As [`load`](Tls::load); the server then keeps the certificate that it has.
+    pub(crate) fn reload(&self) -> Result<(), TlsError> {
+        let Certificate { certificate, key, current } = &*self.certificate;
+        let provider = rustls::crypto::ring::default_provider();
+        let read = read_certificate(certificate, key, &provider)?;
+        *lock(current) = Arc::new(read);
+        Ok(())
+    }
+
+    /// Returns the configuration that was read from the files. It shows the newest certificate to each client.
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.config)
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.0))
+        TlsAcceptor::from(Arc::clone(&self.config))
     }
+}
+
+/// Reads a certificate chain and its key.
+fn read_certificate(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+    let chain = certificates(TlsFile::Certificate, certificate)?;
+    let secret =
+        PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::pem(TlsFile::Key, key, "private key", &error))?;
+    CertifiedKey::from_der(chain, secret, provider).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let why = format!("the key does not belong to the certificate in {}", certificate.display());
+            TlsError::content(TlsFile::Key, key, why)
+        }
+        other => {
+            let why = format!("it cannot be used, a certificate of X.509 version 3 is needed: {other}");
+            TlsError::content(TlsFile::Certificate, certificate, why)
+        }
+    })
 }
 
 fn certificates(file: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -173,10 +173,11 @@ async fn begin_transaction(
         Some(latest) => check_age(session, number, latest),
     };
     check(shared.sessions.latest(session).as_ref())?;
+    let lifetime = shared.transaction_lifetime();
     let options = TransactionOptions {
         id: Some(id_of(session, number)),
         durability: shared.options.durability,
-        lifetime: shared.options.transaction_lifetime,
+        lifetime,
         all_write_bytes_max: shared.options.transaction_bytes_max,
         ..TransactionOptions::default()
     };
@@ -185,7 +186,7 @@ async fn begin_transaction(
     let own_turn = Arc::clone(&turn).lock_owned().await;
     let read_concern = request.read_concern.and_then(|concern| concern.level).map(str::to_owned);
     let since = shared.now();
-    let open = Arc::new(OpenTransaction { session, number, transaction, turn, since, read_concern });
+    let open = Arc::new(OpenTransaction { session, number, transaction, turn, since, lifetime, read_concern });
     advance(shared, session, |latest| {
         check(latest)?;
         Ok(Some(LatestNumber { number, state: NumberState::Open(Arc::clone(&open)) }))

@@ -29,6 +29,17 @@ assert.ok(db.hostInfo().ok);
 assert.ok(Array.isArray(db.adminCommand({ currentOp: 1 }).inprog));
 assert.equal(db.first.validate().valid, true);
 
+// The replica set, maintenance, and statistics of a collection.
+assert.equal(rs.status().members[0].stateStr, "PRIMARY");
+assert.equal(rs.conf().members[0].host, rs.status().members[0].name);
+assert.ok(db.first.latencyStats()[0].latencyStats.writes.ops > 0);
+assert.deepEqual(db.first.aggregate([{ $indexStats: {} }]).toArray().map((index) => index.name), ["_id_"]);
+assert.deepEqual(db.first.getPlanCache().list(), []);
+assert.equal(db.first.getPlanCache().clear().ok, 1);
+assert.ok(db.currentOp(true).inprog.some((operation) => operation.type === "op" && !operation.active));
+assert.equal(refusal(() => db.fsyncLock()).codeName, "CommandNotSupported");
+assert.equal(db.adminCommand({ fsync: 1 }).ok, 1);
+
 // Bulk API.
 const bulk = db.first.initializeUnorderedBulkOp();
 bulk.insert({ _id: 2, a: 1 });

@@ -1,6 +1,5 @@
 //! `aggregate`: opens a cursor over the output of a pipeline.
 
-use bson::DateTime;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_mql::collation::with_variable;
@@ -9,18 +8,14 @@ use handfast_store::{Aggregate, AggregateSource, Explain, Explained, Verbosity};
 
 use super::get_more::{Opening, first_batch};
 use super::write::owned;
-use super::{
-    Access, Call, Command, InTransaction, Properties, SnapshotSupport, change_stream, coll_stats, current_op, explain,
-    hint,
-};
+use super::{Access, Call, Command, InTransaction, Properties, SnapshotSupport, change_stream, explain, hint, stages};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Target, Visitor, visit_pipeline};
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
-use crate::request::{Request, SessionId};
+use crate::request::Request;
 use crate::transactions::rules::unsupported;
-use crate::writer::{Uuid, Writer};
 
 pub(crate) const COMMAND: Command = Command {
     name: "aggregate",
@@ -43,17 +38,22 @@ pub(crate) const COMMAND: Command = Command {
 
 /// Returns whether the pipeline only reads, or also stores its output.
 fn access(request: &Request<'_>) -> Access {
+    let is_writing = |stage: &RawDocument| {
+        let name = stage.iter().next().and_then(Result::ok);
+        name.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
+    };
+    if stages_of(request).any(is_writing) { Access::ReadAndStore } else { Access::Read }
+}
+
+/// Returns the stages of a pipeline, also of one that was sent as a document sequence. A message has one of the two: the codec refuses
+/// a sequence with the name of a field.
+fn stages_of<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a RawDocument> {
     let body = match request.body.get("pipeline") {
         Ok(Some(RawBsonRef::Array(stages))) => Some(stages),
         _ => None,
     };
     let body = body.into_iter().flatten().filter_map(|stage| stage.ok()?.as_document());
-    let is_writing = |stage: &RawDocument| {
-        let name = stage.iter().next().and_then(Result::ok);
-        name.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
-    };
-    let stores = body.chain(stages_of_sequences(request)).any(is_writing);
-    if stores { Access::ReadAndStore } else { Access::Read }
+    body.chain(stages_of_sequences(request))
 }
 
 /// Returns the stages of a pipeline that was sent as a document sequence.
@@ -65,7 +65,9 @@ fn stages_of_sequences<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a Ra
 /// Visits the collection that the command names, and those that its stages name.
 fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let database = request.database;
+    let is_computed = stages::visit(request, stages_of(request).next(), visitor)?;
     match request.subject {
+        _ if is_computed => {}
         RawBsonRef::String(collection) => visitor(Action::Find, Target { database, collection })?,
         _ => {
             if let Some(options) = change_stream::options_of(request) {
@@ -113,9 +115,12 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         AggregateSource::Collection(namespace) => namespace.to_string(),
         AggregateSource::Database(database) => format!("{database}.$cmd.aggregate"),
     };
-    let opening = Opening { namespace, batch_size, single_batch: false, no_timeout: false };
     let began = call.shared.now();
-    let aggregate = with_statistics(call, aggregate).await?;
+    let is_computed = stages::is_computed(&aggregate);
+    let aggregate = stages::computed(call, aggregate).await?;
+    // A list that is made now needs no right for its later batches.
+    let namespace = if is_computed { format!("{}.$cmd.aggregate", call.request.database) } else { namespace };
+    let opening = Opening { namespace, batch_size, single_batch: false, no_timeout: false };
     let cursor = call.store().aggregate(aggregate).await?;
     first_batch(call, cursor, opening, began).await
 }
@@ -132,8 +137,7 @@ async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
 /// Reads the arguments of the pipeline, without those of the cursor.
 async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Aggregate> {
     let collation = arguments.collation()?;
-    // There is no sorting on disk, see `find`.
-    arguments.flag("allowDiskUse")?;
+    let allow_disk_use = arguments.flag("allowDiskUse")?.unwrap_or(true);
     let validation = super::write::validation(arguments)?;
     arguments.unsupported(&["fromMongos", "needsMerge", "exchange"])?;
     let source = match call.request.subject {
@@ -156,6 +160,7 @@ async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<A
     Ok(Aggregate {
         source,
         pipeline,
+        allow_disk_use,
         hint: hint(arguments)?,
         variables: with_variable(call.variables(arguments).await?, collation.as_deref()),
         durability: call.durability(),
@@ -179,67 +184,6 @@ fn check_target(database: &str, pipeline: &[RawDocumentBuf]) -> CommandResult<()
         check_target_database(stage.as_str(), database)?;
     }
     Ok(())
-}
-
-/// Replaces a first stage `$collStats`, `$currentOp` or `$listLocalSessions` by the documents that it returns.
-async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> CommandResult<Aggregate> {
-    let Some(first) = aggregate.pipeline.first() else { return Ok(aggregate) };
-    let (name, options) = match first.iter().next().transpose()? {
-        Some((name, value)) => (name.as_str(), value.as_document()),
-        None => return Ok(aggregate),
-    };
-    if matches!(name, "$collStats" | "$currentOp" | "$listLocalSessions") && call.transaction_number().is_some() {
-        let text = format!(
-            "Operation not permitted in transaction :: caused by :: Aggregation stage {name} cannot run within a multi-document transaction"
-        );
-        return Err(unsupported(text));
-    }
-    // The documents are literals, because a running command may contain an expression.
-    let mut documents = Writer::new();
-    documents.begin_document("$documents");
-    match (name, options, &aggregate.source) {
-        ("$collStats", Some(options), AggregateSource::Collection(namespace)) => {
-            documents.array("$literal", [&coll_stats::stage(call, namespace, options).await?]);
-        }
-        ("$currentOp", Some(_), AggregateSource::Database(database)) if database == "admin" => {
-            documents.array("$literal", current_op::running(call));
-        }
-        ("$listLocalSessions", Some(options), AggregateSource::Database(_)) => {
-            documents.array("$literal", sessions(call, options)?);
-        }
-        ("$listLocalSessions", ..) => {
-            let text = "$listLocalSessions must be run against a database, with {aggregate: 1} and an object";
-            return Err(CommandError::new(Code::InvalidNamespace, text));
-        }
-        ("$currentOp", ..) => {
-            let text = "$currentOp must be run against the 'admin' database with {aggregate: 1}";
-            return Err(CommandError::new(Code::InvalidNamespace, text));
-        }
-        _ => return Ok(aggregate),
-    }
-    if let Some(first) = aggregate.pipeline.first_mut() {
-        *first = documents.finish();
-    }
-    let source = AggregateSource::Database(call.request.database.to_owned());
-    Ok(Aggregate { source, ..aggregate })
-}
-
-/// Returns the sessions of this user, or of all users, as documents.
-fn sessions(call: &Call<'_>, options: &RawDocument) -> CommandResult<Vec<RawDocumentBuf>> {
-    let mut arguments = Arguments::of_document("$listLocalSessions", options)?;
-    let all = arguments.flag("allUsers")?.unwrap_or(false);
-    arguments.finish()?;
-    let (now, time) = (call.shared.now(), call.shared.sources.clock.now());
-    let of_whom = |id: &SessionId| all || id.user == call.user_id();
-    let listed = call.shared.sessions.list().into_iter().filter(|(id, _)| of_whom(id));
-    let described = listed.map(|(id, last_use)| {
-        let ago = i64::try_from(now.saturating_sub(last_use).as_millis()).unwrap_or(i64::MAX);
-        let mut writer = Writer::new();
-        writer.begin_document("_id").put("id", Uuid(id.id)).end();
-        writer.put("lastUse", DateTime::from_millis(time.timestamp_millis().saturating_sub(ago)));
-        writer.finish()
-    });
-    Ok(described.collect())
 }
 
 #[cfg(test)]

@@ -44,6 +44,11 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("collMod");
     let index = arguments.document("index")?;
     let view = read_view(&mut arguments, &namespace)?;
+    // Who changes a view needs the right to read all that it reads, so the request has to name all of it.
+    if call.shared.options.authentication && view.on.is_some() != view.pipeline.is_some() {
+        let text = "Must specify both 'viewOn' and 'pipeline' when modifying a view and auth is enabled";
+        return Err(CommandError::new(Code::InvalidOptions, text));
+    }
     // As in `create`, these come first so that the message names the main option.
     arguments.unsupported(&["timeseries", "expireAfterSeconds"])?;
     arguments.unsupported(&["cappedSize", "cappedMax"])?;

@@ -27,7 +27,11 @@ pub(crate) const COMMAND: Command = Command {
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("dbStats");
     let scale = scale(&mut arguments)?;
-    arguments.lenient_flag("freeStorage")?;
+    if arguments.lenient_flag("freeStorage")? == Some(true) {
+        // A backend does not tell how much of its files is unused.
+        let text = "the option 'dbStats.freeStorage' is not supported";
+        return Err(CommandError::new(Code::NotImplemented, text));
+    }
     arguments.finish()?;
     let database = call.request.database;
     let (mut collections, mut indexes, mut objects) = (0_i64, 0_i64, 0_u64);
@@ -96,5 +100,28 @@ mod tests {
         insert(&mut client, "c", &numbered(3)).await;
         let stats = client.run("d", rawdoc! { "dbStats": 1, "scale": 2 }).await;
         assert_eq!((stats.long("objects"), stats.double("dataSize")), (3, 21.0));
+    }
+
+    #[tokio::test]
+    async fn arguments_are_checked() {
+        let mut server = TestServer::adjustable();
+        let mut client = server.connect();
+        for (command, code) in [
+            (rawdoc! { "dbStats": 1, "freeStorage": 0 }, 0),
+            (rawdoc! { "dbStats": 1, "freeStorage": false, "scale": 1024.9 }, 0),
+            (rawdoc! { "dbStats": 1, "freeStorage": 1 }, 238),
+            (rawdoc! { "dbStats": 1, "freeStorage": "x" }, 14),
+            (rawdoc! { "dbStats": 1, "scale": 0 }, 2),
+            (rawdoc! { "dbStats": 1, "scale": -1 }, 2),
+            (rawdoc! { "dbStats": 1, "scale": "x" }, 14),
+            (rawdoc! { "dbStats": 1, "x": 1 }, 40_415),
+            (rawdoc! { "collStats": "c", "scale": 0 }, 2),
+            (rawdoc! { "collStats": "c", "scale": "x" }, 14),
+            (rawdoc! { "collStats": "c", "x": 1 }, 40_415),
+            (rawdoc! { "collStats": 1 }, 73),
+        ] {
+            let reply = client.run("d", command.clone()).await;
+            assert_eq!(reply.get_i32("code").unwrap_or_default(), code, "{command:?}: {reply:?}");
+        }
     }
 }

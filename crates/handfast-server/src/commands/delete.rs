@@ -83,8 +83,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         let (namespace, durability) = (namespace.clone(), call.durability());
         let request = Delete { namespace, statements, ordered, durability, variables, ticket };
         let part = call.store().delete(request).await;
-        // Earlier statements may have been applied.
-        let part = part.map_err(|error| if first > 0 { error.in_doubt() } else { error })?;
+        // Earlier statements may have changed something.
+        let part = part.map_err(|error| CommandError { partly: first > 0, ..error.into() })?;
         outcome.deleted += part.deleted;
         outcome.errors.extend(part.errors.into_iter().map(|error| WriteError { index: first + error.index, ..error }));
         if ordered && !outcome.errors.is_empty() {

@@ -37,6 +37,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let dropped = store.drop_collection(&namespace).await?;
     call.shared.patterns.forget();
     if dropped {
+        call.shared.metrics.forget_plans(&namespace.to_string(), call.shared.sources.clock.now());
         // A view has no indexes.
         writer.put_some("nIndexesWas", indexes.map(|indexes| i32::try_from(indexes).unwrap_or(i32::MAX)));
         writer.put("ns", namespace.to_string());

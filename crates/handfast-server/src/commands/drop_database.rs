@@ -27,6 +27,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let dropped = call.store().drop_database(call.request.database).await?;
     call.shared.patterns.forget();
     if dropped {
+        call.shared.metrics.forget_plans_of_database(call.request.database, call.shared.sources.clock.now());
         writer.put("dropped", call.request.database);
     }
     Ok(writer.into())

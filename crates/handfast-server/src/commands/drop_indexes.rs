@@ -44,8 +44,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.finish()?;
     let all = matches!(selector, IndexSelector::All);
     let _alone = call.shared.patterns.may_drop_indexes().await;
+    let name = namespace.to_string();
     let before = call.store().drop_indexes(DropIndexes { namespace, selector }).await?;
     call.shared.patterns.forget();
+    call.shared.metrics.forget_plans(&name, call.shared.sources.clock.now());
     let mut writer = Writer::new();
     writer.put("nIndexesWas", i32::try_from(before).unwrap_or(i32::MAX));
     if all {

@@ -56,6 +56,13 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     };
     let inner = Call { request: &request, ..*call };
     let explained = explained(&inner).await?;
+    if request.command.is_some_and(|command| command.access == Access::Write) {
+        // The plan of a write is that of a find, which a view would have.
+        match call.store().list_indexes(&request.namespace()?).await {
+            Err(error) if error.code() == Code::CommandNotSupportedOnView => return Err(error.into()),
+            _ => {}
+        }
+    }
     answer(call, Explain { explained, verbosity }).await
 }
 

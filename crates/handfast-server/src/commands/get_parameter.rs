@@ -1,14 +1,20 @@
 //! `getParameter`: returns settings of the server.
+//!
+//! ```text
+//! {getParameter: 1, cursorTimeoutMillis: 1}                               those that are named
+//! {getParameter: "*"}                                                     all
+//! {getParameter: {allParameters: true, setAt: "runtime"}}                 those that `setParameter` changes
+//! {getParameter: {showDetails: true}, cursorTimeoutMillis: 1}             {value: 600000, settableAtRuntime: true, ..}
+//! ```
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
-use handfast_wire::Compressor;
 
+use super::parameters::{PARAMETERS, Parameter};
 use super::{Access, Call, Command, Properties};
-use crate::arguments::GENERIC;
+use crate::arguments::{Arguments, GENERIC};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::auth::users::SCHEMA_VERSION;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -26,53 +32,55 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-type Show = fn(&Call<'_>, &mut Writer);
+/// Whether a parameter is one of those that the request asks for, by the time at which it can be set.
+type IsMeant = fn(&Parameter) -> bool;
 
-const PARAMETERS: &[(&str, Show)] = &[
-    ("authSchemaVersion", |_, writer| {
-        writer.put("authSchemaVersion", SCHEMA_VERSION);
-    }),
-    ("authenticationMechanisms", |_, writer| {
-        writer.array("authenticationMechanisms", std::iter::empty::<&str>());
-    }),
-    ("cursorTimeoutMillis", |call, writer| {
-        let millis = call.shared.options.cursors.idle_timeout.as_millis();
-        writer.put("cursorTimeoutMillis", i64::try_from(millis).unwrap_or(i64::MAX));
-    }),
-    ("enableTestCommands", |call, writer| {
-        writer.put("enableTestCommands", call.shared.fail_points.is_some());
-    }),
-    ("featureCompatibilityVersion", |_, writer| {
-        writer.begin_document("featureCompatibilityVersion").put("version", "8.0").end();
-    }),
-    ("localLogicalSessionTimeoutMinutes", |_, writer| {
-        writer.put("localLogicalSessionTimeoutMinutes", crate::sessions::SESSION_TIMEOUT_MINUTES);
-    }),
-    ("networkMessageCompressors", |call, writer| {
-        writer
-            .array("networkMessageCompressors", call.shared.options.compressors.iter().copied().map(Compressor::name));
-    }),
-    ("requireApiVersion", |_, writer| {
-        writer.put("requireApiVersion", false);
-    }),
-    ("slowOpThresholdMs", |call, writer| {
-        writer.put("slowOpThresholdMs", i32::try_from(call.shared.slow_millis()).unwrap_or(i32::MAX));
-    }),
-];
+/// The value of the command's name.
+struct Options {
+    all: bool,
+    details: bool,
+    is_meant: IsMeant,
+}
+
+impl Options {
+    fn read(subject: RawBsonRef<'_>) -> CommandResult<Self> {
+        match subject {
+            RawBsonRef::Document(document) => {
+                let mut arguments = Arguments::of_document("getParameter", document)?;
+                let details = arguments.flag("showDetails")?.unwrap_or(false);
+                let all = arguments.flag("allParameters")?.unwrap_or(false);
+                let is_meant: IsMeant = match arguments.text("setAt")? {
+                    None => |_| true,
+                    Some("runtime") => |parameter| parameter.set.is_some(),
+                    Some("startup") => |parameter| parameter.at_startup,
+                    Some(other) => {
+                        let text =
+                            format!("Enumeration value '{other}' for field 'getParameter.setAt' is not a valid value.");
+                        return Err(CommandError::new(Code::BadValue, text));
+                    }
+                };
+                arguments.finish()?;
+                Ok(Options { all, details, is_meant })
+            }
+            other => Ok(Options { all: other.as_str() == Some("*"), details: false, is_meant: |_| true }),
+        }
+    }
+}
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
-    let all = match call.request.subject {
-        RawBsonRef::String("*") => true,
-        RawBsonRef::Document(document) => {
-            matches!(document.get("allParameters")?, Some(RawBsonRef::Boolean(true)))
-        }
-        _ => false,
-    };
+    let options = Options::read(call.request.subject)?;
     let mut writer = Writer::new();
     let mut shown = 0;
-    for (name, show) in PARAMETERS {
-        if all || matches!(call.request.body.get(name), Ok(Some(_))) {
-            show(call, &mut writer);
+    for parameter in PARAMETERS.iter().filter(|parameter| (options.is_meant)(parameter)) {
+        if options.all || matches!(call.request.body.get(parameter.name), Ok(Some(_))) {
+            if options.details {
+                writer.begin_document(parameter.name);
+                (parameter.show)(call, &mut writer, "value");
+                writer.put("settableAtRuntime", parameter.set.is_some());
+                writer.put("settableAtStartup", parameter.at_startup).end();
+            } else {
+                (parameter.show)(call, &mut writer, parameter.name);
+            }
             shown += 1;
         }
     }
@@ -86,20 +94,4 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
 }
 
 #[cfg(test)]
-mod tests {
-    use bson::rawdoc;
-
-    use crate::testing::TestServer;
-
-    #[tokio::test]
-    async fn one_parameter_or_all_are_returned() {
-        let mut server = TestServer::adjustable();
-        let mut client = server.connect();
-        let reply = client.run("admin", rawdoc! { "getParameter": 1, "featureCompatibilityVersion": 1 }).await;
-        assert_eq!(reply, rawdoc! { "featureCompatibilityVersion": { "version": "8.0" }, "ok": 1.0 });
-        let reply = client.run("admin", rawdoc! { "getParameter": 1, "authSchemaVersion": 1 }).await;
-        assert_eq!(reply, rawdoc! { "authSchemaVersion": 5, "ok": 1.0 });
-        assert_eq!(client.refused("admin", rawdoc! { "getParameter": 1, "nothing": 1 }).await.0, 72);
-        assert!(client.run("admin", rawdoc! { "getParameter": "*" }).await.get_bool("requireApiVersion").is_ok());
-    }
-}
+mod tests;

@@ -38,7 +38,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     first_batch(call, Box::new(ListCursor::new(documents)), opening, call.shared.now()).await
 }
 
-fn describe(index: &IndexInfo) -> RawDocumentBuf {
+/// Returns the definition of an index.
+pub(super) fn describe(index: &IndexInfo) -> RawDocumentBuf {
     let IndexSpec { name, key, unique, sparse, partial_filter, expire_after_seconds, hidden, collation, background } =
         &index.spec;
     let mut writer = Writer::new();

@@ -9,20 +9,26 @@ mod aggregate;
 mod build_info;
 mod bulk_write;
 mod change_stream;
+mod cluster_parameters;
 mod coll_mod;
 mod coll_stats;
 mod commit_transaction;
+mod compact;
 mod configure_fail_point;
+mod conn_pool_stats;
 mod connection_status;
 mod count;
 mod create;
 mod create_indexes;
 mod create_user;
 mod current_op;
+mod data_size;
+mod db_hash;
 mod db_stats;
 mod delete;
 mod distinct;
 mod drop;
+mod drop_connections;
 mod drop_database;
 mod drop_indexes;
 mod drop_user;
@@ -31,6 +37,7 @@ mod exactly_once;
 mod explain;
 mod find;
 mod find_and_modify;
+mod fsync;
 mod get_cmd_line_opts;
 mod get_log;
 pub(crate) mod get_more;
@@ -39,6 +46,7 @@ mod grant_roles;
 mod handfast_backup;
 mod hello;
 mod host_info;
+mod index_stats;
 mod insert;
 mod jobs;
 mod kill_cursors;
@@ -50,16 +58,27 @@ mod list_commands;
 mod list_databases;
 mod list_filter;
 mod list_indexes;
+mod list_sessions;
+mod lock_info;
+mod log_rotate;
 mod logout;
 mod merge_authz_collections;
+mod parameters;
 mod pattern_steps;
 mod ping;
+mod plan_cache;
 mod profile;
 mod properties;
+mod query_settings;
+mod read_write_concern_defaults;
 mod refresh_sessions;
 mod rename_collection;
+mod replica_set;
+mod rotate_certificates;
 mod sasl;
 mod server_status;
+mod set_parameter;
+mod stages;
 mod start_session;
 mod sync_flag;
 mod top;
@@ -69,6 +88,7 @@ mod update_user;
 mod user_arguments;
 mod users_info;
 mod validate;
+mod validate_db_metadata;
 mod versioned_tree;
 mod wait_for_fail_point;
 mod whats_my_uri;
@@ -208,22 +228,28 @@ pub(crate) const COMMANDS: &[Command] = &[
     merge_authz_collections::COMMAND,
     abort_transaction::COMMAND,
     aggregate::COMMAND,
+    compact::AUTO,
     build_info::COMMAND,
     bulk_write::COMMAND,
     coll_mod::COMMAND,
     coll_stats::COMMAND,
     commit_transaction::COMMAND,
+    compact::COMPACT,
     connection_status::COMMAND,
+    conn_pool_stats::COMMAND,
     count::COMMAND,
     create::COMMAND,
     create_indexes::COMMAND,
     create_user::COMMAND,
     current_op::COMMAND,
+    data_size::COMMAND,
+    db_hash::COMMAND,
     db_stats::COMMAND,
     delete::COMMAND,
     distinct::COMMAND,
     drop::COMMAND,
     drop_user::ALL,
+    drop_connections::COMMAND,
     drop_database::COMMAND,
     drop_indexes::COMMAND,
     drop_user::COMMAND,
@@ -231,7 +257,11 @@ pub(crate) const COMMANDS: &[Command] = &[
     explain::COMMAND,
     find::COMMAND,
     find_and_modify::COMMAND,
+    fsync::FSYNC,
+    fsync::UNLOCK,
+    cluster_parameters::GET,
     get_cmd_line_opts::COMMAND,
+    read_write_concern_defaults::GET,
     get_log::COMMAND,
     get_more::COMMAND,
     get_parameter::COMMAND,
@@ -287,21 +317,36 @@ pub(crate) const COMMANDS: &[Command] = &[
     list_commands::COMMAND,
     list_databases::COMMAND,
     list_indexes::COMMAND,
+    lock_info::COMMAND,
     logout::COMMAND,
+    log_rotate::COMMAND,
     ping::COMMAND,
+    plan_cache::CLEAR,
+    plan_cache::CLEAR_FILTERS,
+    plan_cache::LIST_FILTERS,
+    plan_cache::SET_FILTER,
     profile::COMMAND,
     refresh_sessions::COMMAND,
+    query_settings::REMOVE,
     rename_collection::COMMAND,
+    replica_set::CONFIG,
+    replica_set::STATUS,
     grant_roles::REVOKE,
+    rotate_certificates::COMMAND,
     sasl::CONTINUE,
     sasl::START,
     server_status::COMMAND,
+    cluster_parameters::SET,
+    read_write_concern_defaults::SET,
+    set_parameter::COMMAND,
+    query_settings::SET,
     start_session::COMMAND,
     top::COMMAND,
     update::COMMAND,
     update_user::COMMAND,
     users_info::COMMAND,
     validate::COMMAND,
+    validate_db_metadata::COMMAND,
     whats_my_uri::COMMAND,
 ];
 

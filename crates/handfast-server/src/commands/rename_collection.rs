@@ -54,8 +54,10 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         return Err(CommandError::new(Code::IllegalOperation, "Can't rename a collection to itself"));
     }
     let _alone = call.shared.patterns.may_drop_indexes().await;
+    let names = [from.to_string(), to.to_string()];
     call.store().rename_collection(RenameCollection { from, to, drop_target }).await?;
     call.shared.patterns.forget();
+    names.iter().for_each(|name| call.shared.metrics.forget_plans(name, call.shared.sources.clock.now()));
     Ok(Answer::done())
 }
 

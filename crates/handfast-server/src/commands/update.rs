@@ -11,7 +11,7 @@ use super::{Access, Call, Command, Counter, InTransaction, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
 use crate::reply::Answer;
 use crate::transactions::retried;
@@ -86,8 +86,8 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         let (namespace, durability) = (namespace.clone(), call.durability());
         let request = Update { namespace, statements, ordered, durability, variables, ticket };
         let part = call.store().update(request).await;
-        // Earlier statements may have been applied.
-        let part = part.map_err(|error| if first > 0 { error.in_doubt() } else { error })?;
+        // Earlier statements may have changed something.
+        let part = part.map_err(|error| CommandError { partly: first > 0, ..error.into() })?;
         outcome.matched += part.matched;
         outcome.modified += part.modified;
         outcome.upserted.extend(part.upserted.into_iter().map(|(index, id)| (first + index, id)));

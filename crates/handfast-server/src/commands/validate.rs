@@ -27,13 +27,17 @@ pub(crate) const COMMAND: Command = Command {
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("validate");
-    arguments.flag("full")?;
-    arguments.flag("background")?;
+    let full = arguments.flag("full")?.unwrap_or(false);
+    let background = arguments.flag("background")?.unwrap_or(false);
     arguments.flag("checkBSONConformance")?;
     // Some drivers send this old name of `full`.
     arguments.flag("scandata")?;
     arguments.unsupported(&["repair", "metadata"])?;
     arguments.finish()?;
+    if full && background {
+        let text = "Running the validate command with both { background: true } and { full: true } is not supported.";
+        return Err(CommandError::new(Code::InvalidOptions, text));
+    }
     let check = call.store().check_collection(&namespace).await.map_err(|error| match error.code() {
         Code::NamespaceNotFound => {
             let text = format!("Collection '{namespace}' does not exist to validate.");

@@ -103,6 +103,14 @@ impl DelegatingStore for AdjustableStore {
         Ok(CollectionStats { storage_bytes: 4096, index_bytes: vec![("_id_".to_owned(), 100)], ..stats })
     }
 
+    async fn flush(&self) -> Result<()> {
+        let failure = lock(&self.failure).clone();
+        match failure {
+            Some(error) => Err(error),
+            None => self.store.flush().await,
+        }
+    }
+
     async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
         let check = lock(&self.check).clone();
         match check {

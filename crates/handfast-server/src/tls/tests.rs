@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{Tls, TlsFile, is_hello};
+use crate::testing::TestServer;
 use crate::{Address, Listeners, Options, Server};
 
 /// The files of a test, which are removed at its end.
@@ -89,6 +90,28 @@ async fn a_client_that_trusts_the_certificate_is_served() {
     let _ended_or_reset = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.unwrap();
     assert!(!answer.windows(3).any(|bytes| bytes == b"ok\0"));
     assert!(ping(address, own.cert.der(), None).await, "and others are served");
+}
+
+/// `rotateCertificates` is sent to a server without sockets, which shares the certificate.
+#[tokio::test]
+async fn a_new_certificate_is_shown_once_it_was_rotated() {
+    let files = Files::new();
+    let (old, new) = (localhost(), localhost());
+    let certificate = files.write("certificate.pem", &old.cert.pem());
+    let key = files.write("key.pem", &old.signing_key.serialize_pem());
+    let tls = Tls::load(&certificate, &key, None).unwrap();
+    let address = serve(tls.clone()).await;
+    let mut server = TestServer::in_memory(Options { tls: Some(tls), ..Options::default() });
+    let mut client = server.connect();
+    let rotate = || rawdoc! { "rotateCertificates": 1, "message": "renewed" };
+    files.write("certificate.pem", &new.cert.pem());
+    assert_eq!(client.refused("admin", rotate()).await.0, 140, "the key is the old one");
+    assert!(ping(address, old.cert.der(), None).await);
+    files.write("key.pem", &new.signing_key.serialize_pem());
+    assert!(ping(address, old.cert.der(), None).await, "the command was not sent");
+    assert_eq!(client.run("admin", rotate()).await, rawdoc! { "ok": 1.0 });
+    assert!(!ping(address, old.cert.der(), None).await);
+    assert!(ping(address, new.cert.der(), None).await);
 }
 
 #[test]

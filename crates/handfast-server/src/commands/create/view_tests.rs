@@ -96,6 +96,9 @@ async fn writes_and_commands_about_indexes_are_refused() {
             rawdoc! { "collStats": "v" },
             rawdoc! { "validate": "v" },
             rawdoc! { "aggregate": "v", "pipeline": [{ "$collStats": { "count": {} } }], "cursor": {} },
+            rawdoc! { "explain": { "update": "v", "updates": [{ "q": {}, "u": { "$set": { "n": 1 } } }] } },
+            rawdoc! { "explain": { "delete": "v", "deletes": [{ "q": {}, "limit": 1 }] } },
+            rawdoc! { "explain": { "findAndModify": "v", "query": {}, "remove": true } },
             rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "v" }], "cursor": {} },
             rawdoc! { "aggregate": "c", "pipeline": [{ "$merge": "v" }], "cursor": {} },
         ] {
@@ -255,6 +258,12 @@ async fn a_user_needs_the_right_to_read_what_a_view_reads() {
     check_refused(&mut admin, rawdoc! { "create": "y", "viewOn": "c" }, 13, "not authorized").await;
     let union = rawdoc! { "collMod": "v", "pipeline": [{ "$unionWith": "x" }] };
     check_refused(&mut admin, union, 13, "not authorized").await;
+    // Half of a definition does not say what the view reads.
+    for half in [rawdoc! { "collMod": "v", "pipeline": [{ "$limit": 1 }] }, rawdoc! { "collMod": "v", "viewOn": "c" }] {
+        check_refused(&mut owner, half, 72, "Must specify both 'viewOn' and 'pipeline'").await;
+    }
+    let whole = rawdoc! { "collMod": "v", "viewOn": "c", "pipeline": [{ "$limit": 1 }] };
+    check(&mut owner, whole, rawdoc! {}).await;
     // Nobody can read the users and their secrets through a view.
     let mut root = server.connect();
     root.log_in("admin", "root", "root").await;

@@ -177,6 +177,27 @@ async fn a_standalone_server_refuses_transaction_numbers() {
 }
 
 /// The second writer of a document gets the conflict at once, and its transaction ends.
+/// The statements of several collations run one after the other, and are one command for the transaction.
+#[tokio::test]
+async fn a_conflict_of_a_later_statement_under_another_collation_ends_the_transaction() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    client.run("d", insert_of(1)).await;
+    client.run("d", insert_of(2)).await;
+    let change = |id: i32| rawdoc! { "q": { "_id": id }, "u": { "$inc": { "n": 1 } } };
+    client.run("d", first(rawdoc! { "update": "c", "updates": [change(2)] }, 1, 1)).await;
+    let mut other = change(2);
+    other.append(bson::raw::cstr!("collation"), rawdoc! { "locale": "en", "strength": 2 });
+    let both = rawdoc! { "update": "c", "updates": [change(1), other] };
+    let reply = client.run("d", first(both, 2, 1)).await;
+    assert_eq!(code_and_labels(&reply), (112, vec![TRANSIENT.to_owned()]));
+    let deletes = rawdoc! { "delete": "c", "deletes": [
+        { "q": { "_id": 1 }, "limit": 1 }, { "q": { "_id": 2 }, "limit": 1, "collation": { "locale": "en" } },
+    ] };
+    let reply = client.run("d", first(deletes, 3, 1)).await;
+    assert_eq!(code_and_labels(&reply), (112, vec![TRANSIENT.to_owned()]));
+}
+
 #[tokio::test]
 async fn a_conflict_ends_the_transaction_of_the_second_writer() {
     let mut server = TestServer::transactional();

@@ -16,6 +16,12 @@ async fn a_sound_collection_is_valid() {
     assert_eq!((reply.flag("valid"), reply.int("nrecords")), (true, 3));
     assert_eq!(reply.get_document("keysPerIndex").unwrap().int("_id_"), 3);
     assert_eq!(client.refused("d", rawdoc! { "validate": "none" }).await.0, 26);
+    for (full, background) in [(true, false), (false, true)] {
+        let command = rawdoc! { "validate": "c", "full": full, "background": background };
+        assert!(client.run("d", command).await.flag("valid"));
+    }
+    let both = rawdoc! { "validate": "c", "full": true, "background": true };
+    assert_eq!(client.refused("d", both).await.0, 72);
 }
 
 #[tokio::test]
